@@ -1,0 +1,4 @@
+// Package cluster makes a machine part of a cluster: certificates and
+// kubeconfigs, static pod manifests of the control plane, embedded etcd and its
+// backup.
+package cluster

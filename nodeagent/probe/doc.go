@@ -1,0 +1,3 @@
+// Package probe runs liveness, readiness and startup probes: one worker per
+// probe.
+package probe

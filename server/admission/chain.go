@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Operation is what a request does, in the words of admission webhooks.
+type Operation string
+
+// The operations that are admitted. Reads are not.
+const (
+	Create  Operation = "CREATE"
+	Update  Operation = "UPDATE"
+	Delete  Operation = "DELETE"
+	Connect Operation = "CONNECT"
+)
+
+// Request is a write on its way to storage.
+type Request struct {
+	Operation   Operation
+	Resource    schema.GroupVersionResource // as in the URL
+	Subresource string
+	Kind        schema.GroupVersionKind // of Object
+	Namespace   string                  // "" for cluster-scoped kinds
+	Name        string                  // "" on create with generateName
+	// Object is the new state (create, update) or the options of a connect;
+	// Mutate plugins change it in place. Old is the present state (update,
+	// delete) and must not be changed.
+	Object, Old runtime.Object
+	// Options is the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions.
+	Options runtime.Object
+	DryRun  bool
+	User    user.Info
+
+	// Warn adds a Warning header to the reply; Annotate an audit annotation.
+	// Both may be nil.
+	Warn     func(text string)
+	Annotate func(key, value string)
+}
+
+// Meta is the object metadata of Object, or of Old on delete; nil for
+// objects without (options of a connect).
+func (r *Request) Meta() metav1.Object {
+	obj := r.Object
+	if obj == nil {
+		obj = r.Old
+	}
+	m, _ := obj.(metav1.Object)
+	return m
+}
+
+// Is reports whether the request is about a resource of a group, main resource
+// ("pods") or subresource ("pods/status").
+func (r *Request) Is(group, resource string) bool {
+	name := r.Resource.Resource
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	return r.Resource.Group == group && name == resource
+}
+
+// Plugin is one step of admission. Mutate may change the object, Validate may
+// only look; either may refuse by returning an error, which should be an
+// *apierrors.StatusError (Forbidden for most). Either may be nil.
+type Plugin struct {
+	Name     string
+	On       func(*Request) bool // nil: every request
+	Mutate   func(context.Context, *Request) error
+	Validate func(context.Context, *Request) error
+}
+
+// Chain is the plugins in running order.
+type Chain []Plugin
+
+// Mutate runs the mutating halves in order.
+func (c Chain) Mutate(ctx context.Context, r *Request) error {
+	for _, p := range c {
+		if p.Mutate == nil || p.On != nil && !p.On(r) {
+			continue
+		}
+		if err := p.Mutate(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate runs the validating halves in order.
+func (c Chain) Validate(ctx context.Context, r *Request) error {
+	for _, p := range c {
+		if p.Validate == nil || p.On != nil && !p.On(r) {
+			continue
+		}
+		if err := p.Validate(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reader is how plugins read the cluster's state; storage satisfies it. Objects
+// are shared and must not be changed. Get returns NotFound as a StatusError.
+type Reader interface {
+	Get(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error)
+	List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error)
+}
+
+// Writer is how the few plugins that keep books (quota, service addresses)
+// write; storage satisfies it. change is as in storage's Update.
+type Writer interface {
+	Create(ctx context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error)
+	Update(ctx context.Context, resource schema.GroupResource, namespace, name string, change func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error)
+	Delete(ctx context.Context, resource schema.GroupResource, namespace, name string) error
+}

@@ -1,0 +1,3 @@
+// Package openapi makes the discovery and OpenAPI documents from the table of
+// kinds.
+package openapi

@@ -1,0 +1,160 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Kind is one row of the table: all that the server knows about a kind of
+// object. Nil functions mean "nothing special". Built-in kinds are declared
+// with the typed form (see kind.erase); a CustomResourceDefinition makes the
+// same struct at run time. A Kind is never changed once it is in a Table.
+type Kind struct {
+	schema.GroupVersionKind        // as served
+	Plural, Singular        string // "pods", "pod"
+	Short                   []string
+	Categories              []string // "all", "api-extensions"
+	Namespaced              bool
+	Verbs                   []string // nil: all of create delete deletecollection get list patch update watch
+
+	// New and NewList make empty objects of this version.
+	New, NewList func() runtime.Object
+
+	// Store names the kind that is stored when this row is another served
+	// version of it (autoscaling/v1 of autoscaling/v2, events.k8s.io of core
+	// events). ToStored and FromStored convert; both nil when New is stored.
+	Store                *Kind
+	ToStored, FromStored func(runtime.Object) (runtime.Object, error)
+
+	// Prefix is the etcd path below /registry, without slashes at its ends:
+	// "pods", "services/specs", "minions", "apiregistration.k8s.io/apiservices".
+	Prefix string
+	// TTL is how long an object lives unless it is written again; 0: for ever.
+	TTL time.Duration
+	// JSON kinds (custom resources) are unstructured and stored as JSON; all
+	// others are stored as protobuf in the "k8s\x00" envelope.
+	JSON bool
+
+	// Default fills in unset fields of the served version, on every write and
+	// before Prepare. It must be idempotent.
+	Default func(obj runtime.Object)
+	// Prepare runs after decoding and defaulting, before admission. old is nil
+	// on create. It resets what clients may not set (status on the main
+	// resource, on create and on update) and bumps metadata.generation.
+	Prepare func(ctx context.Context, obj, old runtime.Object)
+	// Validate runs after admission. old is nil on create. Metadata is
+	// validated by the server for every kind; this is the rest.
+	Validate func(obj, old runtime.Object) field.ErrorList
+	// Warn returns the Warning headers for a write. old is nil on create.
+	Warn func(obj, old runtime.Object) []string
+	// ValidName checks metadata.name; nil: DNS-1123 subdomain. It has the
+	// form of apimachinery's ValidateNameFunc.
+	ValidName func(name string, prefix bool) []string
+
+	// UnconditionalUpdate lets an update carry no resourceVersion;
+	// CreateOnUpdate lets PUT create (and apply create, which all kinds allow).
+	NoUnconditionalUpdate bool
+	CreateOnUpdate        bool
+	// GracePeriod gives the seconds that a delete grants when the object needs
+	// a graceful deletion; nil or 0 result: deleted at once. asked is nil when
+	// the client did not say. Only pods have one.
+	GracePeriod func(obj runtime.Object, asked *int64) int64
+	// OrphanByDefault keeps dependents when a delete names no propagation
+	// policy (ReplicationController, Job, by long-standing behaviour).
+	OrphanByDefault bool
+
+	// Fields are the selectable fields beyond metadata.name and
+	// metadata.namespace. The set's keys are the same for every object.
+	Fields func(obj runtime.Object) fields.Set
+
+	// Columns and Row are the Table form, kubectl's own. Row returns one cell
+	// per column. A cell of an age column is the metav1.Time itself: the server
+	// writes it out as kubectl does ("5m"), the faces keep it ticking.
+	Columns []Column
+	Row     func(obj runtime.Object) []any
+
+	// Sub holds the subresources by name: "status", "scale", "exec".
+	Sub map[string]Subresource
+}
+
+// Column is a column of the Table form.
+type Column = metav1.TableColumnDefinition
+
+// Subresource is what hangs below an object: /status, /scale, /exec.
+//
+// Kind is its own kind in discovery where it differs from the parent's (Scale,
+// Eviction, TokenRequest, PodExecOptions). Exactly one of three forms:
+//
+//   - Prepare set: a view of the object itself (status, resize, approval,
+//     ephemeralcontainers, finalize). PUT and PATCH take the whole object;
+//     Prepare copies onto obj everything from old that this view may not change.
+//   - Get and Put set: another kind converted to and from the object (scale).
+//   - neither: the server has a handler of that name (exec, attach, log,
+//     portforward, proxy, eviction, binding, token).
+type Subresource struct {
+	Kind     schema.GroupVersionKind // zero: the parent's
+	Verbs    []string
+	Prepare  func(ctx context.Context, obj, old runtime.Object)
+	Validate func(obj, old runtime.Object) field.ErrorList
+	Get      func(obj runtime.Object) (runtime.Object, error)
+	Put      func(obj, sub runtime.Object) error // changes obj in place
+	New      func() runtime.Object
+}
+
+// GroupResource is the key of the kind's collection in storage and in access
+// rules: {"apps", "deployments"}.
+func (k *Kind) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
+}
+
+// GroupVersionResource is the kind as a URL names it.
+func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
+	return k.GroupVersion().WithResource(k.Plural)
+}
+
+// Stored is the row whose objects are in etcd: the kind itself, or what it is
+// another version of.
+func (k *Kind) Stored() *Kind {
+	if k.Store != nil {
+		return k.Store
+	}
+	return k
+}
+
+// Can reports whether the kind serves a verb.
+func (k *Kind) Can(verb string) bool {
+	if k.Verbs == nil {
+		return true
+	}
+	for _, v := range k.Verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// SelectableFields are all fields that a field selector can name, with the
+// object's values.
+func (k *Kind) SelectableFields(obj runtime.Object) fields.Set {
+	set := fields.Set{}
+	if m, err := meta.Accessor(obj); err == nil {
+		set["metadata.name"] = m.GetName()
+		if k.Namespaced {
+			set["metadata.namespace"] = m.GetNamespace()
+		}
+	}
+	if k.Fields != nil {
+		for name, value := range k.Fields(obj) {
+			set[name] = value
+		}
+	}
+	return set
+}

@@ -1,0 +1,2 @@
+// Package tui is the terminal console, on tview.
+package tui
