@@ -41,6 +41,26 @@ type Request struct {
 	// Both may be nil.
 	Warn     func(text string)
 	Annotate func(key, value string)
+
+	finish []func(ctx context.Context, stored runtime.Object)
+}
+
+// OnFinish is for plugins that keep books (service addresses): f runs when the
+// fate of the write is known. stored is what the store holds now, nil if the
+// write failed or the object is gone.
+func (r *Request) OnFinish(f func(ctx context.Context, stored runtime.Object)) {
+	r.finish = append(r.finish, f)
+}
+
+// Finish tells the plugins how the write ended. The verb calls it exactly once
+// for every Request that went through Mutate, refused and dry-run ones included:
+// stored is the new state, or nil after a failure. A delete passes nil once the
+// object is gone, and the marked object if finalizers or grace keep it.
+func (r *Request) Finish(ctx context.Context, stored runtime.Object) {
+	for _, f := range r.finish {
+		f(ctx, stored)
+	}
+	r.finish = nil
 }
 
 // Meta is the object metadata of Object, or of Old on delete; nil for
