@@ -1,0 +1,54 @@
+package cluster
+
+import "path/filepath"
+
+// DefaultDataDir holds everything that a machine keeps of its cluster.
+const DefaultDataDir = "/var/lib/orrery"
+
+// Layout is where things are below one data directory. Certificates lie as
+// kubeadm lays them out, so that its users find their way.
+type Layout struct{ Dir string }
+
+func (l Layout) at(parts ...string) string {
+	return filepath.Join(append([]string{l.Dir}, parts...)...)
+}
+
+// PKI is the directory of certificates and keys; with a name, a file in it:
+// PKI("etcd/ca.crt").
+func (l Layout) PKI(name string) string { return l.at("pki", name) }
+
+// Kubeconfig is the kubeconfig of a component or of "admin".
+func (l Layout) Kubeconfig(name string) string { return l.at("kubeconfig", name+".conf") }
+
+// Manifests is the static pod directory.
+func (l Layout) Manifests() string { return l.at("manifests") }
+
+// Etcd is etcd's data directory.
+func (l Layout) Etcd() string { return l.at("etcd") }
+
+// Containerd is the data and state directory of the container runtime.
+func (l Layout) Containerd() string { return l.at("containerd") }
+
+// RuntimeSocket is where our containerd listens.
+func (l Layout) RuntimeSocket() string { return l.at("run", "containerd.sock") }
+
+// Run holds sockets and process files.
+func (l Layout) Run(name string) string { return l.at("run", name) }
+
+// Kubelet is the node agent's root: volumes, plugins.
+func (l Layout) Kubelet() string { return l.at("kubelet") }
+
+// KubeletConfig is the KubeletConfiguration file.
+func (l Layout) KubeletConfig() string { return l.at("kubelet", "config.yaml") }
+
+// Bin holds the helper program and the CNI plugins.
+func (l Layout) Bin() string { return l.at("bin") }
+
+// CNI is the directory of network configurations.
+func (l Layout) CNI() string { return l.at("cni") }
+
+// Log is the log file of a process.
+func (l Layout) Log(name string) string { return l.at("log", name+".log") }
+
+// PodLogs is where container logs go.
+func (l Layout) PodLogs() string { return l.at("log", "pods") }
