@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Kubeconfig is one kubeconfig file to be written.
+type Kubeconfig struct {
+	File   string // where to write it
+	User   string // name of the user in it, "kubernetes-admin"
+	Cert   string // file in the pki directory without ending, "admin"
+	Server string // URL of the API server
+}
+
+// Kubeconfigs are those of a control plane node: pki file, kubeconfig file and
+// user go by the component's name.
+func Kubeconfigs(dir, server string) []Kubeconfig {
+	file := func(name string) string { return filepath.Join(dir, name+".conf") }
+	return []Kubeconfig{
+		{file("admin"), "kubernetes-admin", "admin", server},
+		{file("controller-manager"), "system:kube-controller-manager", "controller-manager", server},
+		{file("scheduler"), "system:kube-scheduler", "scheduler", server},
+		{file("kubelet"), "kubelet", "kubelet-client", server},
+		{file("kube-proxy"), "system:kube-proxy", "kube-proxy", server},
+	}
+}
+
+// EnsureKubeconfigs writes the files that are missing or no longer say what
+// they should (a certificate was renewed, the server moved) and returns those
+// it wrote. Everything is embedded, so that a file can be copied elsewhere.
+func EnsureKubeconfigs(pki string, files ...Kubeconfig) (written []string, err error) {
+	ca, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range files {
+		want, err := k.encode(pki, ca)
+		if err != nil {
+			return written, fmt.Errorf("kubeconfig %s: %w", k.File, err)
+		}
+		have, err := os.ReadFile(k.File)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return written, fmt.Errorf("kubeconfig %s: %w", k.File, err)
+		}
+		if bytes.Equal(have, want) {
+			continue
+		}
+		if err := writeFile(k.File, 0o600, want); err != nil {
+			return written, fmt.Errorf("kubeconfig %s: %w", k.File, err)
+		}
+		written = append(written, k.File)
+	}
+	return written, nil
+}
+
+func (k Kubeconfig) encode(pki string, ca []byte) ([]byte, error) {
+	cert, err := os.ReadFile(filepath.Join(pki, k.Cert+".crt"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(pki, k.Cert+".key"))
+	if err != nil {
+		return nil, err
+	}
+	const clusterName = "kubernetes"
+	contextName := k.User + "@" + clusterName
+	config := clientcmdapi.NewConfig()
+	config.Clusters[clusterName] = &clientcmdapi.Cluster{Server: k.Server, CertificateAuthorityData: ca}
+	config.AuthInfos[k.User] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: k.User}
+	config.CurrentContext = contextName
+	return clientcmd.Write(*config)
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func readCertificate(path string) (*x509.Certificate, error) {
+	block, err := readPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return cert, nil
+}
+
+// readKey reads a private key in any of the forms that tools write.
+func readKey(path string) (crypto.Signer, error) {
+	block, err := readPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	var key any
+	switch block.Type {
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("read %s: a key of type %T cannot sign", path, key)
+	}
+	return signer, nil
+}
+
+func readPEM(path string) (*pem.Block, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, fmt.Errorf("read %s: no PEM block", path)
+	}
+	return block, nil
+}
+
+func writePEM(path string, mode os.FileMode, kind string, der []byte) error {
+	return writeFile(path, mode, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+// writeFile replaces a file in one step: a reader, or a crash, sees the old
+// content or the new, nothing between.
+func writeFile(path string, mode os.FileMode, content []byte) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
