@@ -21,7 +21,9 @@ import (
 //
 // Changes are merged per row and sent at most ten times a second. A client that
 // does not ack gets no more deltas; when it is back it gets a reset. A reset
-// replaces all rows: what is not in it is gone.
+// replaces all rows: what is not in it is gone. A large reset comes in several
+// messages, of which only the last has a revision; acks are for messages with a
+// revision.
 
 // StreamPath is where the API server serves the row protocol.
 const StreamPath = "/orrery/v1/stream"
@@ -31,10 +33,13 @@ const StreamProtocol = "v1.rows.orrery.dev"
 
 // Ask is a message from a face.
 type Ask struct {
-	ID       int    `json:"id"`
-	Op       string `json:"op"` // open, close, ack
-	View     *View  `json:"view,omitempty"`
-	Revision string `json:"revision,omitempty"` // ack: the last one applied
+	ID   int    `json:"id"`
+	Op   string `json:"op"` // open, close, ack
+	View *View  `json:"view,omitempty"`
+	// Revision is, with ack, the last one applied; with open, what the client
+	// still has of the same view from an earlier connection: if the server can,
+	// it sends only what changed since, else a reset.
+	Revision string `json:"revision,omitempty"`
 }
 
 // View says what a subscription shows.
@@ -44,7 +49,8 @@ type View struct {
 	Resource string `json:"resource"`          // plural: "pods"
 	// Namespaces restricts a namespaced kind; empty: all that the user may list.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Name makes it an object view: Tells carry the whole object.
+	// Name makes it an object view: Tells carry the whole object, or none, with
+	// its UID in Gone, when it was deleted, or none with Reset when there is none.
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
