@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"orrery.dev/api"
+)
+
+// threeMembers is an etcd whose second member leads and whose third is away.
+type threeMembers struct{}
+
+func (threeMembers) MemberList(context.Context, ...clientv3.OpOption) (*clientv3.MemberListResponse, error) {
+	member := func(id uint64, name string) *pb.Member {
+		return &pb.Member{ID: id, Name: name, ClientURLs: []string{"https://" + name + ":2379"}, PeerURLs: []string{"https://" + name + ":2380"}}
+	}
+	return &clientv3.MemberListResponse{Members: []*pb.Member{member(0xb, "two"), member(0xa, "one"), member(0xc, "three")}}, nil
+}
+
+func (threeMembers) Status(_ context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	if endpoint == "https://three:2379" {
+		return nil, errors.New("connection refused")
+	}
+	return &clientv3.StatusResponse{Header: &pb.ResponseHeader{Revision: 42}, Version: "3.7.3", Leader: 0xb, RaftTerm: 7, RaftIndex: 99, DbSize: 4096}, nil
+}
+
+func TestMapShowsLeaderFollowerAndAbsence(t *testing.T) {
+	g := &Glass{Version: "v1.37.2", Etcd: threeMembers{}, Checks: []Check{
+		{"scheduler", func(context.Context) (string, error) { return "ok", nil }},
+		{"controller-manager", func(context.Context) (string, error) { return "", errors.New("refused") }},
+	}}
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, httptest.NewRequest("GET", api.MapPath, nil))
+	var m api.Map
+	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Etcd) != 3 || m.Etcd[0].Name != "one" || m.Etcd[0].Leader || !m.Etcd[2].Leader || m.Etcd[2].Term != 7 || m.Etcd[2].ID != "b" {
+		t.Errorf("members %+v", m.Etcd)
+	}
+	if away := m.Etcd[1]; away.Error == "" || away.Version != "" {
+		t.Errorf("absent member %+v", away)
+	}
+	if len(m.Components) != 2 || !m.Components[0].Healthy || m.Components[1].Healthy || m.Components[1].Message != "refused" {
+		t.Errorf("components %+v", m.Components)
+	}
+}
