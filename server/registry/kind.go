@@ -38,8 +38,10 @@ type Kind struct {
 	Prefix string
 	// TTL is how long an object lives unless it is written again; 0: for ever.
 	TTL time.Duration
-	// JSON kinds (custom resources) are unstructured and stored as JSON; all
-	// others are stored as protobuf in the "k8s\x00" envelope.
+	// JSON kinds are stored as JSON, as upstream does: custom resources (whose
+	// New gives unstructured objects), and CustomResourceDefinition and
+	// APIService (which are typed, see Unstructured). All others are stored as
+	// protobuf in the "k8s\x00" envelope.
 	JSON bool
 
 	// Default fills in unset fields of the served version, on every write and
@@ -47,7 +49,9 @@ type Kind struct {
 	Default func(obj runtime.Object)
 	// Prepare runs after decoding and defaulting, before admission. old is nil
 	// on create. It resets what clients may not set (status on the main
-	// resource, on create and on update) and bumps metadata.generation.
+	// resource, on create and on update) and bumps metadata.generation. The
+	// metadata that the server fills in (uid, name, creationTimestamp) is already
+	// there; the user comes in ctx, see WithUser.
 	Prepare func(ctx context.Context, obj, old runtime.Object)
 	// Validate runs after admission. old is nil on create. Metadata is
 	// validated by the server for every kind; this is the rest.
@@ -126,6 +130,13 @@ func (k *Kind) Stored() *Kind {
 		return k.Store
 	}
 	return k
+}
+
+// Unstructured reports whether the kind's objects are unstructured: a custom
+// resource.
+func (k *Kind) Unstructured() bool {
+	_, ok := k.New().(runtime.Unstructured)
+	return ok
 }
 
 // Can reports whether the kind serves a verb.

@@ -1,0 +1,52 @@
+package registry
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+func admissionregistrationKinds() []*Kind {
+	gv := admissionv1.SchemeGroupVersion
+	in := []string{"api-extensions"}
+	policy := halves[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicySpec, admissionv1.ValidatingAdmissionPolicyStatus]{
+		spec: func(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.ValidatingAdmissionPolicySpec {
+			return &p.Spec
+		},
+		status: func(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.ValidatingAdmissionPolicyStatus {
+			return &p.Status
+		},
+		counted: true,
+	}
+	return []*Kind{
+		kind[admissionv1.MutatingAdmissionPolicy, admissionv1.MutatingAdmissionPolicyList]{
+			Plural: "mutatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: counted(func(p *admissionv1.MutatingAdmissionPolicy) *admissionv1.MutatingAdmissionPolicySpec { return &p.Spec }),
+		}.erase(gv),
+		kind[admissionv1.MutatingAdmissionPolicyBinding, admissionv1.MutatingAdmissionPolicyBindingList]{
+			Plural: "mutatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: counted(func(b *admissionv1.MutatingAdmissionPolicyBinding) *admissionv1.MutatingAdmissionPolicyBindingSpec {
+				return &b.Spec
+			}),
+		}.erase(gv),
+		kind[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList]{
+			Plural: "mutatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: counted(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
+		}.erase(gv),
+		kind[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicyList]{
+			Plural: "validatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: policy.prepare,
+			Sub:     Sub{"status": policy.sub()},
+		}.erase(gv),
+		kind[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1.ValidatingAdmissionPolicyBindingList]{
+			Plural: "validatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: counted(func(b *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.ValidatingAdmissionPolicyBindingSpec {
+				return &b.Spec
+			}),
+		}.erase(gv),
+		kind[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList]{
+			Plural: "validatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
+			Prepare: counted(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
+				return &c.Webhooks
+			}),
+		}.erase(gv),
+	}
+}

@@ -1,0 +1,22 @@
+package registry
+
+import (
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
+)
+
+func apiregistrationKinds() []*Kind {
+	parts := halves[api.APIService, api.APIServiceSpec, api.APIServiceStatus]{
+		spec:   func(a *api.APIService) *api.APIServiceSpec { return &a.Spec },
+		status: func(a *api.APIService) *api.APIServiceStatus { return &a.Status },
+	}
+	return []*Kind{kind[api.APIService, api.APIServiceList]{
+		Plural: "apiservices", Cluster: true, In: []string{"api-extensions"},
+		Prefix: "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
+		ValidName: path.ValidatePathSegmentName,
+		Prepare:   parts.prepare,
+		Sub:       Sub{"status": parts.sub()},
+	}.erase(schema.GroupVersion{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion})}
+}

@@ -1,0 +1,93 @@
+package registry
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func appsKinds() []*Kind {
+	gv := appsv1.SchemeGroupVersion
+	return []*Kind{
+		deploymentKind(gv), replicaSetKind(gv), statefulSetKind(gv), daemonSetKind(gv),
+		kind[appsv1.ControllerRevision, appsv1.ControllerRevisionList]{
+			Plural: "controllerrevisions",
+		}.erase(gv),
+	}
+}
+
+func deploymentKind(gv schema.GroupVersion) *Kind {
+	parts := halves[appsv1.Deployment, appsv1.DeploymentSpec, appsv1.DeploymentStatus]{
+		spec:    func(d *appsv1.Deployment) *appsv1.DeploymentSpec { return &d.Spec },
+		status:  func(d *appsv1.Deployment) *appsv1.DeploymentStatus { return &d.Status },
+		counted: true,
+	}
+	return kind[appsv1.Deployment, appsv1.DeploymentList]{
+		Plural: "deployments", Short: []string{"deploy"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Sub: Sub{
+			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }),
+			"scale": scale(scaleParts[appsv1.Deployment]{
+				replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
+				status:   func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
+				selector: func(d *appsv1.Deployment) (string, error) { return selectorText(d.Spec.Selector) },
+			}),
+		},
+	}.erase(gv)
+}
+
+func replicaSetKind(gv schema.GroupVersion) *Kind {
+	parts := halves[appsv1.ReplicaSet, appsv1.ReplicaSetSpec, appsv1.ReplicaSetStatus]{
+		spec:    func(r *appsv1.ReplicaSet) *appsv1.ReplicaSetSpec { return &r.Spec },
+		status:  func(r *appsv1.ReplicaSet) *appsv1.ReplicaSetStatus { return &r.Status },
+		counted: true,
+	}
+	return kind[appsv1.ReplicaSet, appsv1.ReplicaSetList]{
+		Plural: "replicasets", Short: []string{"rs"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Fields: func(r *appsv1.ReplicaSet) fields.Set {
+			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
+		},
+		Sub: Sub{
+			"status": parts.sub(),
+			"scale": scale(scaleParts[appsv1.ReplicaSet]{
+				replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },
+				status:   func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
+				selector: func(r *appsv1.ReplicaSet) (string, error) { return selectorText(r.Spec.Selector) },
+			}),
+		},
+	}.erase(gv)
+}
+
+func statefulSetKind(gv schema.GroupVersion) *Kind {
+	parts := halves[appsv1.StatefulSet, appsv1.StatefulSetSpec, appsv1.StatefulSetStatus]{
+		spec:    func(s *appsv1.StatefulSet) *appsv1.StatefulSetSpec { return &s.Spec },
+		status:  func(s *appsv1.StatefulSet) *appsv1.StatefulSetStatus { return &s.Status },
+		counted: true,
+	}
+	return kind[appsv1.StatefulSet, appsv1.StatefulSetList]{
+		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Sub: Sub{
+			"status": parts.sub(),
+			"scale": scale(scaleParts[appsv1.StatefulSet]{
+				replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },
+				status:   func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
+				selector: func(s *appsv1.StatefulSet) (string, error) { return selectorText(s.Spec.Selector) },
+			}),
+		},
+	}.erase(gv)
+}
+
+func daemonSetKind(gv schema.GroupVersion) *Kind {
+	parts := halves[appsv1.DaemonSet, appsv1.DaemonSetSpec, appsv1.DaemonSetStatus]{
+		spec:    func(d *appsv1.DaemonSet) *appsv1.DaemonSetSpec { return &d.Spec },
+		status:  func(d *appsv1.DaemonSet) *appsv1.DaemonSetStatus { return &d.Status },
+		counted: true,
+	}
+	return kind[appsv1.DaemonSet, appsv1.DaemonSetList]{
+		Plural: "daemonsets", Short: []string{"ds"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(gv)
+}

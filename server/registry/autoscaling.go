@@ -1,0 +1,41 @@
+package registry
+
+import (
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/api"
+)
+
+type hpa = autoscalingv2.HorizontalPodAutoscaler
+
+func autoscalingV2() []*Kind {
+	parts := halves[hpa, autoscalingv2.HorizontalPodAutoscalerSpec, autoscalingv2.HorizontalPodAutoscalerStatus]{
+		spec:   func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerSpec { return &h.Spec },
+		status: func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerStatus { return &h.Status },
+	}
+	return []*Kind{kind[hpa, autoscalingv2.HorizontalPodAutoscalerList]{
+		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(autoscalingv2.SchemeGroupVersion)}
+}
+
+// autoscalingV1 shows the same objects in the older form; what that cannot say
+// travels in annotations.
+func autoscalingV1(stored *Kind) []*Kind {
+	type old = autoscalingv1.HorizontalPodAutoscaler
+	parts := halves[old, autoscalingv1.HorizontalPodAutoscalerSpec, autoscalingv1.HorizontalPodAutoscalerStatus]{
+		spec:   func(h *old) *autoscalingv1.HorizontalPodAutoscalerSpec { return &h.Spec },
+		status: func(h *old) *autoscalingv1.HorizontalPodAutoscalerStatus { return &h.Status },
+	}
+	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
+		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
+		Store:      stored,
+		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.HPAToV2(as[old](o)) },
+		FromStored: func(o runtime.Object) (runtime.Object, error) { return api.HPAToV1(as[hpa](o)) },
+		Prepare:    parts.prepare,
+		Sub:        Sub{"status": parts.sub()},
+	}.erase(autoscalingv1.SchemeGroupVersion)}
+}

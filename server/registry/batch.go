@@ -1,0 +1,79 @@
+package registry
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func batchKinds() []*Kind {
+	gv := batchv1.SchemeGroupVersion
+	return []*Kind{jobKind(gv), cronJobKind(gv)}
+}
+
+func jobKind(gv schema.GroupVersion) *Kind {
+	parts := halves[batchv1.Job, batchv1.JobSpec, batchv1.JobStatus]{
+		spec:    func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec },
+		status:  func(j *batchv1.Job) *batchv1.JobStatus { return &j.Status },
+		counted: true,
+	}
+	return kind[batchv1.Job, batchv1.JobList]{
+		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
+		Prepare: func(j, old *batchv1.Job) {
+			parts.prepare(j, old)
+			if old == nil {
+				selectOwnPods(j)
+			}
+		},
+		Fields: func(j *batchv1.Job) fields.Set {
+			return fields.Set{"metadata.name": j.Name, "status.successful": itoa(j.Status.Succeeded)}
+		},
+		Sub: Sub{"status": parts.sub()},
+	}.erase(gv)
+}
+
+// selectOwnPods gives a job without a hand-made selector one that no other job
+// can share: its own UID, as a label on its pods.
+func selectOwnPods(j *batchv1.Job) {
+	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector {
+		return
+	}
+	labels := j.Spec.Template.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	uid := string(j.UID)
+	// What the client wrote stands, and is then refused by validation if wrong.
+	for name, value := range map[string]string{
+		"controller-uid": uid, batchv1.ControllerUidLabel: uid,
+		"job-name": j.Name, batchv1.JobNameLabel: j.Name,
+	} {
+		if labels[name] == "" {
+			labels[name] = value
+		}
+	}
+	j.Spec.Template.Labels = labels
+	if j.Spec.Selector == nil {
+		j.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if j.Spec.Selector.MatchLabels == nil {
+		j.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
+	}
+}
+
+func cronJobKind(gv schema.GroupVersion) *Kind {
+	parts := halves[batchv1.CronJob, batchv1.CronJobSpec, batchv1.CronJobStatus]{
+		spec:    func(c *batchv1.CronJob) *batchv1.CronJobSpec { return &c.Spec },
+		status:  func(c *batchv1.CronJob) *batchv1.CronJobStatus { return &c.Status },
+		counted: true,
+	}
+	return kind[batchv1.CronJob, batchv1.CronJobList]{
+		Plural: "cronjobs", Short: []string{"cj"}, In: []string{"all"},
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(gv)
+}

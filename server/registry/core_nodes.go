@@ -1,0 +1,32 @@
+package registry
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func nodeKind(gv schema.GroupVersion) *Kind {
+	parts := halves[corev1.Node, corev1.NodeSpec, corev1.NodeStatus]{
+		spec:   func(n *corev1.Node) *corev1.NodeSpec { return &n.Spec },
+		status: func(n *corev1.Node) *corev1.NodeStatus { return &n.Status },
+	}
+	return kind[corev1.Node, corev1.NodeList]{
+		Plural: "nodes", Short: []string{"no"}, Cluster: true, Prefix: "minions",
+		// A node registers itself with its status, so create keeps it.
+		Prepare: func(n, old *corev1.Node) {
+			if old != nil {
+				parts.prepare(n, old)
+			}
+		},
+		Fields: func(n *corev1.Node) fields.Set {
+			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
+		},
+		Sub: Sub{
+			"status": parts.sub(),
+			"proxy":  handled[corev1.NodeProxyOptions](gv.WithKind("NodeProxyOptions"), proxyVerbs...),
+		},
+	}.erase(gv)
+}

@@ -1,0 +1,23 @@
+package registry
+
+import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+func discoveryKinds() []*Kind {
+	return []*Kind{kind[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]{
+		Plural: "endpointslices",
+		Prepare: func(s, old *discoveryv1.EndpointSlice) {
+			if old == nil {
+				s.Generation = 1
+				return
+			}
+			s.Generation = old.Generation
+			if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) || !equality.Semantic.DeepEqual(s.Ports, old.Ports) ||
+				!equality.Semantic.DeepEqual(s.Labels, old.Labels) {
+				s.Generation++
+			}
+		},
+	}.erase(discoveryv1.SchemeGroupVersion)}
+}

@@ -1,0 +1,210 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// kind is a row in its typed form, as the files of the groups write it: T is
+// the object, L its list. erase turns it into a Kind, so that the only place
+// that knows about types and their erasure is this file.
+type kind[T, L any] struct {
+	Name             string // default: the name of T
+	Plural, Singular string // Singular's default: Name in lower case
+	Short            []string
+	In               []string // categories
+	Cluster          bool     // cluster-scoped
+	Verbs            []string
+
+	Prefix string // default: Plural
+	TTL    time.Duration
+	JSON   bool
+
+	Store                *Kind
+	ToStored, FromStored func(runtime.Object) (runtime.Object, error)
+
+	Default   func(*T)
+	Prepare   func(obj, old *T)
+	Author    func(obj *T, u user.Info) // stamps the creator's identity
+	Validate  func(obj, old *T) field.ErrorList
+	Warn      func(obj, old *T) []string
+	ValidName func(name string, prefix bool) []string
+
+	NeedsRevision   bool // an update must carry a resourceVersion
+	CreateOnUpdate  bool
+	OrphanByDefault bool
+	GracePeriod     func(obj *T, asked *int64) int64
+
+	Fields  func(*T) fields.Set
+	Columns []Column
+	Row     func(*T) []any
+	Sub     map[string]Subresource
+}
+
+// erase makes the row of a group and version.
+func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
+	name := k.Name
+	if name == "" {
+		name = reflect.TypeFor[T]().Name()
+	}
+	row := &Kind{
+		GroupVersionKind: gv.WithKind(name),
+		Plural:           k.Plural, Singular: orElse(k.Singular, lower(name)),
+		Short: k.Short, Categories: k.In, Namespaced: !k.Cluster, Verbs: k.Verbs,
+		New: newObject[T], NewList: newObject[L],
+		Store: k.Store, ToStored: k.ToStored, FromStored: k.FromStored,
+		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
+		ValidName:             k.ValidName,
+		NoUnconditionalUpdate: k.NeedsRevision, CreateOnUpdate: k.CreateOnUpdate, OrphanByDefault: k.OrphanByDefault,
+		Columns: k.Columns, Sub: k.Sub,
+	}
+	k.eraseFuncs(row)
+	return row
+}
+
+func (k kind[T, L]) eraseFuncs(row *Kind) {
+	if k.Default != nil {
+		row.Default = func(obj runtime.Object) { k.Default(as[T](obj)) }
+	}
+	if k.Prepare != nil || k.Author != nil {
+		row.Prepare = k.prepare
+	}
+	if k.Validate != nil {
+		row.Validate = func(obj, old runtime.Object) field.ErrorList { return k.Validate(as[T](obj), as[T](old)) }
+	}
+	if k.Warn != nil {
+		row.Warn = func(obj, old runtime.Object) []string { return k.Warn(as[T](obj), as[T](old)) }
+	}
+	if k.GracePeriod != nil {
+		row.GracePeriod = func(obj runtime.Object, asked *int64) int64 { return k.GracePeriod(as[T](obj), asked) }
+	}
+	if k.Fields != nil {
+		row.Fields = func(obj runtime.Object) fields.Set { return k.Fields(as[T](obj)) }
+	}
+	if k.Row != nil {
+		row.Row = func(obj runtime.Object) []any { return k.Row(as[T](obj)) }
+	}
+	if k.Columns == nil {
+		row.Columns, row.Row = plainColumns, plainRow
+	}
+}
+
+func (k kind[T, L]) prepare(ctx context.Context, obj, old runtime.Object) {
+	if k.Prepare != nil {
+		k.Prepare(as[T](obj), own[T](old))
+	}
+	if u := userFrom(ctx); k.Author != nil && old == nil && u != nil {
+		k.Author(as[T](obj), u)
+	}
+}
+
+// as is the object as its own type, nil for nil. An object of another type
+// under a row's name is a bug of ours, hence the panic.
+func as[T any](obj runtime.Object) *T {
+	if obj == nil {
+		return nil
+	}
+	typed, ok := any(obj).(*T)
+	if !ok {
+		panic(fmt.Sprintf("registry: %T where %s belongs", obj, reflect.TypeFor[T]()))
+	}
+	return typed
+}
+
+// own is a copy of an old object: Prepare moves parts of it into the new one,
+// and the old one may be shared with readers of the cache.
+func own[T any](old runtime.Object) *T {
+	if old == nil {
+		return nil
+	}
+	return as[T](old.DeepCopyObject())
+}
+
+func newObject[T any]() runtime.Object { return any(new(T)).(runtime.Object) }
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+type userKey struct{}
+
+// WithUser hands the requesting user to Prepare: a few kinds record who made
+// them (CertificateSigningRequest).
+func WithUser(ctx context.Context, u user.Info) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}
+
+func userFrom(ctx context.Context) user.Info {
+	u, _ := ctx.Value(userKey{}).(user.Info)
+	return u
+}
+
+// halves says where a kind keeps what the user wants (S) and what the cluster
+// found (U). Writes of the main resource leave the status alone, writes of
+// /status leave the spec alone.
+type halves[T, S, U any] struct {
+	spec   func(*T) *S
+	status func(*T) *U
+	// counted kinds bump metadata.generation when the spec changes.
+	counted bool
+}
+
+// prepare is the Prepare of the main resource.
+func (h halves[T, S, U]) prepare(obj, old *T) {
+	if h.status != nil {
+		*h.status(obj) = *new(U)
+		if old != nil {
+			*h.status(obj) = *h.status(old)
+		}
+	}
+	if !h.counted {
+		return
+	}
+	if old == nil {
+		setGeneration(obj, 1)
+		return
+	}
+	generation := generationOf(old)
+	if !equality.Semantic.DeepEqual(h.spec(obj), h.spec(old)) {
+		generation++
+	}
+	setGeneration(obj, generation)
+}
+
+// keepSpec is the Prepare of /status.
+func (h halves[T, S, U]) keepSpec(obj, old *T) {
+	*h.spec(obj) = *h.spec(old)
+	setGeneration(obj, generationOf(old))
+}
+
+// sub is the /status row, with an optional further step.
+func (h halves[T, S, U]) sub(more ...func(obj, old *T)) Subresource {
+	return view(readWrite, func(obj, old *T) {
+		h.keepSpec(obj, old)
+		for _, step := range more {
+			step(obj, old)
+		}
+	}, nil)
+}
+
+func setGeneration[T any](obj *T, n int64) { any(obj).(metav1.Object).SetGeneration(n) }
+func generationOf[T any](obj *T) int64     { return any(obj).(metav1.Object).GetGeneration() }
+
+// counted is the Prepare of kinds without a status that count changes of their
+// spec.
+func counted[T, S any](spec func(*T) *S) func(obj, old *T) {
+	return halves[T, S, struct{}]{spec: spec, counted: true}.prepare
+}

@@ -1,0 +1,32 @@
+package registry
+
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+)
+
+func flowcontrolKinds() []*Kind {
+	gv := flowcontrolv1.SchemeGroupVersion
+	flows := halves[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaSpec, flowcontrolv1.FlowSchemaStatus]{
+		spec:    func(f *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchemaSpec { return &f.Spec },
+		status:  func(f *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchemaStatus { return &f.Status },
+		counted: true,
+	}
+	type level = flowcontrolv1.PriorityLevelConfiguration
+	levels := halves[level, flowcontrolv1.PriorityLevelConfigurationSpec, flowcontrolv1.PriorityLevelConfigurationStatus]{
+		spec:    func(l *level) *flowcontrolv1.PriorityLevelConfigurationSpec { return &l.Spec },
+		status:  func(l *level) *flowcontrolv1.PriorityLevelConfigurationStatus { return &l.Status },
+		counted: true,
+	}
+	return []*Kind{
+		kind[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]{
+			Plural: "flowschemas", Cluster: true, NeedsRevision: true,
+			Prepare: flows.prepare,
+			Sub:     Sub{"status": flows.sub()},
+		}.erase(gv),
+		kind[level, flowcontrolv1.PriorityLevelConfigurationList]{
+			Plural: "prioritylevelconfigurations", Cluster: true, NeedsRevision: true,
+			Prepare: levels.prepare,
+			Sub:     Sub{"status": levels.sub()},
+		}.erase(gv),
+	}
+}

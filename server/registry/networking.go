@@ -1,0 +1,70 @@
+package registry
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func networkingKinds() []*Kind {
+	gv := networkingv1.SchemeGroupVersion
+	return []*Kind{
+		ingressKind(gv), ingressClassKind(gv), networkPolicyKind(gv),
+		kind[networkingv1.IPAddress, networkingv1.IPAddressList]{
+			Plural: "ipaddresses", Singular: "ipaddress", Short: []string{"ip"}, Cluster: true,
+			ValidName: validIPName,
+			Fields: func(ip *networkingv1.IPAddress) fields.Set {
+				var set = fields.Set{"metadata.name": ip.Name, "parentRef.group": "", "parentRef.resource": "", "parentRef.namespace": "", "parentRef.name": ""}
+				if ref := ip.Spec.ParentRef; ref != nil {
+					set["parentRef.group"], set["parentRef.resource"] = ref.Group, ref.Resource
+					set["parentRef.namespace"], set["parentRef.name"] = ref.Namespace, ref.Name
+				}
+				return set
+			},
+		}.erase(gv),
+		serviceCIDRKind(gv),
+	}
+}
+
+func ingressKind(gv schema.GroupVersion) *Kind {
+	parts := halves[networkingv1.Ingress, networkingv1.IngressSpec, networkingv1.IngressStatus]{
+		spec:    func(i *networkingv1.Ingress) *networkingv1.IngressSpec { return &i.Spec },
+		status:  func(i *networkingv1.Ingress) *networkingv1.IngressStatus { return &i.Status },
+		counted: true,
+	}
+	return kind[networkingv1.Ingress, networkingv1.IngressList]{
+		Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}, Prefix: "ingress",
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(gv)
+}
+
+func ingressClassKind(gv schema.GroupVersion) *Kind {
+	parts := halves[networkingv1.IngressClass, networkingv1.IngressClassSpec, struct{}]{
+		spec: func(c *networkingv1.IngressClass) *networkingv1.IngressClassSpec { return &c.Spec }, counted: true,
+	}
+	return kind[networkingv1.IngressClass, networkingv1.IngressClassList]{
+		Plural: "ingressclasses", Cluster: true, Prepare: parts.prepare,
+	}.erase(gv)
+}
+
+func networkPolicyKind(gv schema.GroupVersion) *Kind {
+	parts := halves[networkingv1.NetworkPolicy, networkingv1.NetworkPolicySpec, struct{}]{
+		spec: func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &p.Spec }, counted: true,
+	}
+	return kind[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]{
+		Plural: "networkpolicies", Short: []string{"netpol"}, Prepare: parts.prepare,
+	}.erase(gv)
+}
+
+func serviceCIDRKind(gv schema.GroupVersion) *Kind {
+	parts := halves[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRSpec, networkingv1.ServiceCIDRStatus]{
+		spec:   func(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDRSpec { return &c.Spec },
+		status: func(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDRStatus { return &c.Status },
+	}
+	return kind[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]{
+		Plural: "servicecidrs", Cluster: true,
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(gv)
+}

@@ -1,0 +1,11 @@
+package registry
+
+import (
+	nodev1 "k8s.io/api/node/v1"
+)
+
+func nodeKinds() []*Kind {
+	return []*Kind{kind[nodev1.RuntimeClass, nodev1.RuntimeClassList]{
+		Plural: "runtimeclasses", Cluster: true, NeedsRevision: true,
+	}.erase(nodev1.SchemeGroupVersion)}
+}

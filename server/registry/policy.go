@@ -1,0 +1,19 @@
+package registry
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+func policyKinds() []*Kind {
+	type budget = policyv1.PodDisruptionBudget
+	parts := halves[budget, policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]{
+		spec:    func(b *budget) *policyv1.PodDisruptionBudgetSpec { return &b.Spec },
+		status:  func(b *budget) *policyv1.PodDisruptionBudgetStatus { return &b.Status },
+		counted: true,
+	}
+	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
+		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(policyv1.SchemeGroupVersion)}
+}

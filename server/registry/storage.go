@@ -1,0 +1,53 @@
+package registry
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func storageKinds() []*Kind {
+	gv := storagev1.SchemeGroupVersion
+	csiNodes := halves[storagev1.CSINode, storagev1.CSINodeSpec, storagev1.CSINodeStatus]{
+		spec:   func(n *storagev1.CSINode) *storagev1.CSINodeSpec { return &n.Spec },
+		status: func(n *storagev1.CSINode) *storagev1.CSINodeStatus { return &n.Status },
+	}
+	return []*Kind{
+		csiDriverKind(gv),
+		kind[storagev1.CSINode, storagev1.CSINodeList]{
+			Plural: "csinodes", Cluster: true, NeedsRevision: true,
+			Prepare: csiNodes.prepare,
+			Sub:     Sub{"status": csiNodes.sub()},
+		}.erase(gv),
+		kind[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]{
+			Plural: "csistoragecapacities",
+		}.erase(gv),
+		kind[storagev1.StorageClass, storagev1.StorageClassList]{
+			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
+		}.erase(gv),
+		volumeAttachmentKind(gv),
+		kind[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]{
+			Plural: "volumeattributesclasses", Short: []string{"vac"}, Cluster: true,
+		}.erase(gv),
+	}
+}
+
+func csiDriverKind(gv schema.GroupVersion) *Kind {
+	parts := halves[storagev1.CSIDriver, storagev1.CSIDriverSpec, struct{}]{
+		spec: func(d *storagev1.CSIDriver) *storagev1.CSIDriverSpec { return &d.Spec }, counted: true,
+	}
+	return kind[storagev1.CSIDriver, storagev1.CSIDriverList]{
+		Plural: "csidrivers", Cluster: true, NeedsRevision: true, Prepare: parts.prepare,
+	}.erase(gv)
+}
+
+func volumeAttachmentKind(gv schema.GroupVersion) *Kind {
+	parts := halves[storagev1.VolumeAttachment, storagev1.VolumeAttachmentSpec, storagev1.VolumeAttachmentStatus]{
+		spec:   func(a *storagev1.VolumeAttachment) *storagev1.VolumeAttachmentSpec { return &a.Spec },
+		status: func(a *storagev1.VolumeAttachment) *storagev1.VolumeAttachmentStatus { return &a.Status },
+	}
+	return kind[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]{
+		Plural: "volumeattachments", Cluster: true, NeedsRevision: true,
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(gv)
+}

@@ -1,0 +1,18 @@
+package registry
+
+import (
+	migrationv1 "k8s.io/api/storagemigration/v1"
+)
+
+func storagemigrationKinds() []*Kind {
+	type migration = migrationv1.StorageVersionMigration
+	parts := halves[migration, migrationv1.StorageVersionMigrationSpec, migrationv1.StorageVersionMigrationStatus]{
+		spec:   func(m *migration) *migrationv1.StorageVersionMigrationSpec { return &m.Spec },
+		status: func(m *migration) *migrationv1.StorageVersionMigrationStatus { return &m.Status },
+	}
+	return []*Kind{kind[migration, migrationv1.StorageVersionMigrationList]{
+		Plural: "storageversionmigrations", Cluster: true, NeedsRevision: true,
+		Prepare: parts.prepare,
+		Sub:     Sub{"status": parts.sub()},
+	}.erase(migrationv1.SchemeGroupVersion)}
+}

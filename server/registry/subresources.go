@@ -1,0 +1,113 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Sub is the subresources of a row by name.
+type Sub = map[string]Subresource
+
+// The sets of verbs that subresources come with, in discovery's order. Never
+// changed.
+var (
+	readWrite   = []string{"get", "patch", "update"}
+	streamVerbs = []string{"create", "get"}
+	proxyVerbs  = []string{"create", "delete", "get", "patch", "update"}
+	createOnly  = []string{"create"}
+)
+
+// view is a subresource that shows the object itself; keep puts back what the
+// view may not change.
+func view[T any](verbs []string, keep func(obj, old *T), validate func(obj, old *T) field.ErrorList) Subresource {
+	s := Subresource{
+		Verbs:   verbs,
+		New:     newObject[T],
+		Prepare: func(_ context.Context, obj, old runtime.Object) { keep(as[T](obj), own[T](old)) },
+	}
+	if validate != nil {
+		s.Validate = func(obj, old runtime.Object) field.ErrorList { return validate(as[T](obj), as[T](old)) }
+	}
+	return s
+}
+
+// handled is a subresource that the server has a handler of its own for.
+func handled[T any](kind schema.GroupVersionKind, verbs ...string) Subresource {
+	return Subresource{Kind: kind, Verbs: verbs, New: newObject[T]}
+}
+
+// scaleKind is the kind that every /scale speaks.
+func scaleKind() schema.GroupVersionKind { return autoscalingv1.SchemeGroupVersion.WithKind("Scale") }
+
+// scaleParts is what a Scale needs to know of an object. replicas points into
+// the object; selector is in the form of a label selector's string.
+type scaleParts[T any] struct {
+	replicas func(*T) **int32
+	status   func(*T) int32
+	selector func(*T) (string, error)
+}
+
+// scale is the /scale row of a kind with replicas.
+func scale[T any](p scaleParts[T]) Subresource {
+	return Subresource{
+		Kind: scaleKind(), Verbs: readWrite,
+		New: newObject[autoscalingv1.Scale],
+		Get: func(obj runtime.Object) (runtime.Object, error) { return p.read(as[T](obj)) },
+		Put: func(obj, sub runtime.Object) error { return p.write(as[T](obj), as[autoscalingv1.Scale](sub)) },
+		Validate: func(obj, _ runtime.Object) field.ErrorList {
+			if s := as[autoscalingv1.Scale](obj); s.Spec.Replicas < 0 {
+				return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), s.Spec.Replicas, "must be greater than or equal to 0").WithOrigin("minimum")}
+			}
+			return nil
+		},
+	}
+}
+
+func (p scaleParts[T]) read(obj *T) (runtime.Object, error) {
+	selector, err := p.selector(obj)
+	if err != nil {
+		return nil, fmt.Errorf("selector of scale: %w", err)
+	}
+	m := any(obj).(metav1.Object)
+	s := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(),
+			ResourceVersion: m.GetResourceVersion(), CreationTimestamp: m.GetCreationTimestamp(),
+		},
+		Status: autoscalingv1.ScaleStatus{Replicas: p.status(obj), Selector: selector},
+	}
+	s.SetGroupVersionKind(scaleKind())
+	if n := *p.replicas(obj); n != nil {
+		s.Spec.Replicas = *n
+	}
+	return s, nil
+}
+
+func (p scaleParts[T]) write(obj *T, s *autoscalingv1.Scale) error {
+	n := s.Spec.Replicas
+	where := p.replicas(obj)
+	if *where == nil || **where != n {
+		setGeneration(obj, generationOf(obj)+1)
+	}
+	*where = &n
+	any(obj).(metav1.Object).SetResourceVersion(s.ResourceVersion)
+	return nil
+}
+
+func lower(s string) string { return strings.ToLower(s) }
+
+// selectorText is a label selector as Scale's status has it.
+func selectorText(s *metav1.LabelSelector) (string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "", err
+	}
+	return selector.String(), nil
+}
