@@ -1,0 +1,68 @@
+package web
+
+import (
+	"crypto/tls"
+	"net/http"
+	"strings"
+)
+
+// forwardPrefix is what a page puts before a path of the API.
+const forwardPrefix = "/ui/k8s"
+
+// forward gives a request to the API server as its user's.
+func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
+	s, err := d.session(r)
+	if err != nil {
+		refuse(w, http.StatusUnauthorized, "Unauthorized", err.Error())
+		return
+	}
+	d.renew(w, s)
+	asUser := r.Clone(r.Context())
+	asUser.URL.Path = strings.TrimPrefix(r.URL.Path, forwardPrefix)
+	asUser.URL.RawPath = strings.TrimPrefix(r.URL.RawPath, forwardPrefix)
+	asUser.RequestURI = asUser.URL.RequestURI()
+	switch {
+	case strings.HasPrefix(asUser.URL.Path, "/ui"):
+		refuse(w, http.StatusNotFound, "NotFound", "the dashboard is not part of the API")
+		return
+	case proxies(asUser.URL.Path):
+		// A page from inside a pod would run as ours, with its cookie.
+		refuse(w, http.StatusForbidden, "Forbidden", "pages of pods, services and nodes are not shown through the dashboard: use kubectl proxy or port-forward")
+		return
+	}
+	asUser.Header.Del("Cookie")
+	asUser.Header.Set("Authorization", "Bearer "+s.Token)
+	if r.TLS != nil {
+		asUser.TLS = withoutCertificates(r.TLS)
+	}
+	// Whatever the API answers is data here, never a page.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("Cache-Control", "no-store")
+	d.config.API.ServeHTTP(w, asUser)
+}
+
+// withoutCertificates keeps a browser's client certificate, which it sends
+// unasked, from outranking the session.
+func withoutCertificates(state *tls.ConnectionState) *tls.ConnectionState {
+	bare := *state
+	bare.PeerCertificates, bare.VerifiedChains = nil, nil
+	return &bare
+}
+
+// proxies recognises the proxy subresource of pods, services and nodes, and its
+// old form with "proxy" before the namespace.
+func proxies(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) < 3 || parts[0] != "api" {
+		return false
+	}
+	switch rest := parts[2:]; {
+	case rest[0] == "proxy":
+		return true
+	case rest[0] == "nodes":
+		return len(rest) > 2 && rest[2] == "proxy"
+	case rest[0] == "namespaces":
+		return len(rest) > 4 && rest[4] == "proxy"
+	}
+	return false
+}
