@@ -98,8 +98,8 @@ func (r rules) chains(n *network) []chainRules {
 		{hook("martians", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, *nftables.ChainPriorityRaw), [][]expr.Any{
 			concat(notLoopbackInterface(expr.MetaKeyIIFNAME), match(destination, loopback, true), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}),
 		}},
-		{hook("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest - 5), toPod},
-		{hook("output", nftables.ChainTypeNAT, nftables.ChainHookOutput, *nftables.ChainPriorityNATDest - 5), toPod},
+		{hook("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest-5), toPod},
+		{hook("output", nftables.ChainTypeNAT, nftables.ChainHookOutput, *nftables.ChainPriorityNATDest-5), toPod},
 		{hook("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource), [][]expr.Any{
 			concat(match(source, loopback, true), notLoopbackInterface(expr.MetaKeyOIFNAME), masquerade()),
 			concat([]expr.Any{address(source, reg0), address(destination, reg1)}, in(r.hairpin), masquerade()),

@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -32,9 +35,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startContainerd runs our containerd with everything of its own, and returns
-// its socket.
-func startContainerd(t *testing.T) (Containerd, internalapi.RuntimeService, internalapi.ImageManagerService) {
+// node is a running containerd and its network.
+type node struct {
+	Containerd
+	runtime internalapi.RuntimeService
+	images  internalapi.ImageManagerService
+	netns   string
+}
+
+// dial connects from the node's network.
+func (n node) dial(t *testing.T, address string) error {
+	t.Helper()
+	var dialErr error
+	err := ns.WithNetNSPath(n.netns, func(ns.NetNS) error {
+		conn, err := net.DialTimeout("tcp", address, 3*time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		dialErr = err
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dialErr
+}
+
+// startContainerd runs our containerd with everything of its own.
+func startContainerd(t *testing.T) node {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: containerd mounts and makes namespaces")
@@ -68,6 +96,8 @@ func startContainerd(t *testing.T) (Containerd, internalapi.RuntimeService, inte
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serveEnv+"="+config)
 	cmd.Stderr = &log
+	// A network of its own: the machine may be running a cluster.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +108,9 @@ func startContainerd(t *testing.T) (Containerd, internalapi.RuntimeService, inte
 			t.Log(log.String())
 		}
 		if err := os.RemoveAll(state); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(reservationsDir("10.250.7.0/24")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -99,11 +132,23 @@ func startContainerd(t *testing.T) (Containerd, internalapi.RuntimeService, inte
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return c, rt, im
+	n := node{c, rt, im, fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)}
+	err = ns.WithNetNSPath(n.netns, func(ns.NetNS) error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestPodOnOurContainerd(t *testing.T) {
-	c, rt, im := startContainerd(t)
+	n := startContainerd(t)
+	c, rt, im := n.Containerd, n.runtime, n.images
 	ctx := t.Context()
 	began := time.Now()
 	if err := ImportPause(ctx, c.Socket(), PauseImage); err != nil {
@@ -158,7 +203,7 @@ func TestPodOnOurContainerd(t *testing.T) {
 		}
 		// The kernel of the pod's namespace answers: refused, not timed out.
 		for _, address := range []string{net.JoinHostPort(ip, "80"), "127.0.0.1:18080"} {
-			_, err = net.DialTimeout("tcp", address, 3*time.Second)
+			err := n.dial(t, address)
 			if err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("dial %s: %v, want refused by the pod", address, err)
 			}
