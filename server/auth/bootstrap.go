@@ -1,0 +1,216 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// Store is what Bootstrap reads and writes through.
+type Store interface {
+	Reader
+	Writer
+}
+
+// Bootstrap makes sure that the objects exist that every cluster has: system
+// namespaces, priority classes, flow schemas and priority levels, roles and
+// bindings. What users added to them stays; what is missing is added, unless an
+// object's autoupdate annotation says false. The writes carry no user and pass
+// no admission. It is safe to run in several API servers at once.
+func Bootstrap(ctx context.Context, s Store) error {
+	roles, err := BootstrapRoles()
+	if err != nil {
+		return err
+	}
+	for _, o := range systemNamespaces() {
+		if err := ensure(ctx, s, core("namespaces"), o, nil); err != nil {
+			return err
+		}
+	}
+	for _, o := range priorityClasses() {
+		if err := ensure(ctx, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, o, nil); err != nil {
+			return err
+		}
+	}
+	for _, o := range priorityLevels() {
+		if err := ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}, o, func(have *flowcontrolv1.PriorityLevelConfiguration) {
+			if have.Annotations[autoUpdateSpec] == "true" {
+				have.Spec = o.Spec
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, o := range flowSchemas() {
+		if err := ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, o, func(have *flowcontrolv1.FlowSchema) {
+			if have.Annotations[autoUpdateSpec] == "true" {
+				have.Spec = o.Spec
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return bootstrapRBAC(ctx, s, roles)
+}
+
+func bootstrapRBAC(ctx context.Context, s Store, roles *Roles) error {
+	for _, o := range roles.ClusterRoles {
+		if err := ensure(ctx, s, rbac("clusterroles"), o, func(have *rbacv1.ClusterRole) { reconcileClusterRole(have, o) }); err != nil {
+			return err
+		}
+	}
+	for _, o := range roles.Roles {
+		if err := ensure(ctx, s, rbac("roles"), o, func(have *rbacv1.Role) {
+			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+				have.Rules = addMissing(have.Rules, o.Rules)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, o := range roles.ClusterRoleBindings {
+		if err := ensureBinding(ctx, s, rbac("clusterrolebindings"), o, func(have *rbacv1.ClusterRoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.ClusterRoleBinding) {
+			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+				have.Subjects = addSubjects(have.Subjects, o.Subjects)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, o := range roles.RoleBindings {
+		if err := ensureBinding(ctx, s, rbac("rolebindings"), o, func(have *rbacv1.RoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.RoleBinding) {
+			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+				have.Subjects = addSubjects(have.Subjects, o.Subjects)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stored is a pointer type of the API.
+type stored interface {
+	runtime.Object
+	metav1.Object
+}
+
+// ensure creates an object, or lets complete (nil: nothing) fill in what the
+// present one lacks.
+func ensure[T stored](ctx context.Context, s Store, resource schema.GroupResource, want T, complete func(have T)) error {
+	namespace, name := want.GetNamespace(), want.GetName()
+	current, err := s.Get(ctx, resource, namespace, name)
+	if apierrors.IsNotFound(err) {
+		created := want.DeepCopyObject().(T)
+		// Writes below the verbs are not defaulted: fill in what every object has.
+		created.SetCreationTimestamp(metav1.Now())
+		created.SetUID(uuid.NewUUID())
+		if _, err = s.Create(ctx, resource, created); apierrors.IsAlreadyExists(err) {
+			return nil // another API server was faster
+		}
+		return bootstrapError(resource, want, err)
+	}
+	if err != nil || complete == nil {
+		return bootstrapError(resource, want, err)
+	}
+	if have, ok := current.DeepCopyObject().(T); ok {
+		if complete(have); equality.Semantic.DeepEqual(current, have) {
+			return nil
+		}
+	}
+	_, err = s.Update(ctx, resource, namespace, name, func(current runtime.Object) (runtime.Object, error) {
+		have, ok := current.(T)
+		if !ok {
+			return nil, fmt.Errorf("stored as %T", current)
+		}
+		complete(have)
+		return have, nil
+	})
+	return bootstrapError(resource, want, err)
+}
+
+// ensureBinding replaces a binding to another role: a binding's role cannot be
+// changed.
+func ensureBinding[T stored](ctx context.Context, s Store, resource schema.GroupResource, want T, sameRole func(T) bool, complete func(T)) error {
+	current, err := s.Get(ctx, resource, want.GetNamespace(), want.GetName())
+	if have, ok := current.(T); err == nil && ok && !sameRole(have) && have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] != "false" {
+		if err := s.Delete(ctx, resource, want.GetNamespace(), want.GetName()); err != nil && !apierrors.IsNotFound(err) {
+			return bootstrapError(resource, want, err)
+		}
+	}
+	return ensure(ctx, s, resource, want, complete)
+}
+
+func bootstrapError(resource schema.GroupResource, o metav1.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("bootstrap %s %s: %w", resource, o.GetName(), err)
+}
+
+func reconcileClusterRole(have, want *rbacv1.ClusterRole) {
+	if !autoUpdates(&have.ObjectMeta, want.ObjectMeta) {
+		return
+	}
+	if want.AggregationRule == nil {
+		have.Rules = addMissing(have.Rules, want.Rules)
+		return
+	}
+	// The rules of an aggregating role are its controller's.
+	if have.AggregationRule == nil {
+		have.AggregationRule = &rbacv1.AggregationRule{}
+	}
+	for _, selector := range want.AggregationRule.ClusterRoleSelectors {
+		if !slices.ContainsFunc(have.AggregationRule.ClusterRoleSelectors, func(s metav1.LabelSelector) bool { return equality.Semantic.DeepEqual(s, selector) }) {
+			have.AggregationRule.ClusterRoleSelectors = append(have.AggregationRule.ClusterRoleSelectors, selector)
+		}
+	}
+}
+
+// autoUpdates reports whether a stored object may be changed, and if so adds
+// missing labels and annotations.
+func autoUpdates(have *metav1.ObjectMeta, want metav1.ObjectMeta) bool {
+	if have.Annotations[rbacv1.AutoUpdateAnnotationKey] == "false" {
+		return false
+	}
+	have.Labels = addKeys(have.Labels, want.Labels)
+	have.Annotations = addKeys(have.Annotations, want.Annotations)
+	return true
+}
+
+func addKeys(have, want map[string]string) map[string]string {
+	for k, v := range want {
+		if _, ok := have[k]; ok {
+			continue
+		}
+		if have == nil {
+			have = map[string]string{}
+		}
+		have[k] = v
+	}
+	return have
+}
+
+func addMissing(have, want []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	_, missing := validation.Covers(have, want)
+	return append(have, compact(missing)...)
+}
+
+func addSubjects(have, want []rbacv1.Subject) []rbacv1.Subject {
+	for _, s := range want {
+		if !slices.Contains(have, s) {
+			have = append(have, s)
+		}
+	}
+	return have
+}

@@ -1,0 +1,57 @@
+package auth
+
+import (
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestBootstrap(t *testing.T) {
+	store := newFakeStore()
+	if err := Bootstrap(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for k := range store.objects {
+		count[k.resource.Resource]++
+	}
+	for resource, want := range map[string]int{
+		"clusterroles": 73, "clusterrolebindings": 54, "roles": 7, "rolebindings": 7, "flowschemas": 11, "prioritylevelconfigurations": 8, "priorityclasses": 2, "namespaces": 4,
+	} {
+		if count[resource] != want {
+			t.Errorf("%d %s, want %d", count[resource], resource, want)
+		}
+	}
+	store.writes = 0
+	if err := Bootstrap(t.Context(), store); err != nil || store.writes != 0 {
+		t.Errorf("a second run made %d writes: %v", store.writes, err)
+	}
+}
+
+func TestBootstrapMends(t *testing.T) {
+	store := newFakeStore()
+	mine := rule("get", "", "things")
+	store.put(rbac("clusterroles"),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:kube-dns"}, Rules: []rbacv1.PolicyRule{mine}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:basic-user", Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}}},
+	)
+	store.put(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "other", APIGroup: rbacv1.GroupName},
+	})
+	if err := Bootstrap(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	dns, _ := get[*rbacv1.ClusterRole](t.Context(), store, rbac("clusterroles"), "", "system:kube-dns")
+	if len(dns.Rules) < 2 || dns.Rules[0].Resources[0] != "things" {
+		t.Errorf("rules %v", dns.Rules)
+	}
+	basic, _ := get[*rbacv1.ClusterRole](t.Context(), store, rbac("clusterroles"), "", "system:basic-user")
+	if len(basic.Rules) != 0 {
+		t.Errorf("changed in spite of autoupdate=false: %v", basic.Rules)
+	}
+	admin, _ := get[*rbacv1.ClusterRoleBinding](t.Context(), store, rbac("clusterrolebindings"), "", "cluster-admin")
+	if admin.RoleRef.Name != "cluster-admin" || len(admin.Subjects) != 1 {
+		t.Errorf("binding %+v", admin)
+	}
+}

@@ -1,0 +1,187 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+)
+
+// Claims of tokens that live in secrets.
+const (
+	legacyIssuer    = "kubernetes/serviceaccount"
+	legacyNamespace = "kubernetes.io/serviceaccount/namespace"
+	legacySecret    = "kubernetes.io/serviceaccount/secret.name"
+	legacyName      = "kubernetes.io/serviceaccount/service-account.name"
+	legacyUID       = "kubernetes.io/serviceaccount/service-account.uid"
+)
+
+// deletionLeeway lets a pod that is being deleted use its token a little longer.
+const deletionLeeway = 60 * time.Second
+
+// AuthenticateToken implements authenticator.Token for the issuer's tokens:
+// well signed, meant for an audience of ctx, in their time, and bound to objects
+// that are still there. Tokens of other issuers are not ours to judge.
+func (i *Issuer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	var c jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &c); err != nil {
+		return nil, false, nil
+	}
+	switch c.Issuer {
+	case i.config.URL:
+		return i.checkBound(ctx, token)
+	case legacyIssuer:
+		return i.checkLegacy(ctx, token)
+	}
+	return nil, false, nil
+}
+
+// key finds the key that a token says it was signed with; one without a key ID
+// is tried with all of its kind.
+func (i *Issuer) key(token *jwt.Token) (any, error) {
+	id, _ := token.Header["kid"].(string)
+	set := jwt.VerificationKeySet{}
+	for _, k := range i.keys {
+		if k.method.Alg() == token.Method.Alg() && (id == "" || id == k.id) {
+			set.Keys = append(set.Keys, k.public)
+		}
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("no key for it")
+	}
+	return set, nil
+}
+
+func (i *Issuer) checkBound(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	var c claims
+	if _, err := jwt.NewParser(jwt.WithExpirationRequired()).ParseWithClaims(token, &c, i.key); err != nil {
+		return nil, false, tokenError(err)
+	}
+	wanted, ok := authenticator.AudiencesFrom(ctx)
+	if !ok {
+		wanted = i.config.Audiences
+	}
+	audiences := authenticator.Audiences(c.Audience).Intersect(wanted)
+	if len(audiences) == 0 {
+		return nil, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", []string(c.Audience), []string(wanted))
+	}
+	b := c.Kubernetes
+	if b.Namespace == "" || c.Subject != serviceaccount.MakeUsername(b.Namespace, b.ServiceAccount.Name) {
+		return nil, false, errors.New("token subject does not match its service account")
+	}
+	if err := i.alive(ctx, b); err != nil {
+		return nil, false, err
+	}
+	who := serviceaccount.ServiceAccountInfo{Namespace: b.Namespace, Name: b.ServiceAccount.Name, UID: string(b.ServiceAccount.UID)}
+	if c.ID != "" {
+		who.CredentialID = "JTI=" + c.ID
+	}
+	if b.Pod != nil {
+		who.PodName, who.PodUID = b.Pod.Name, string(b.Pod.UID)
+	}
+	if b.Node != nil {
+		who.NodeName, who.NodeUID = b.Node.Name, string(b.Node.UID)
+	}
+	return &authenticator.Response{User: who.UserInfo(), Audiences: audiences}, true, nil
+}
+
+// alive checks that all that a token is bound to still exists and is the same.
+func (i *Issuer) alive(ctx context.Context, b boundTo) error {
+	if err := i.exists(ctx, core("serviceaccounts"), b.Namespace, b.ServiceAccount); err != nil {
+		return err
+	}
+	switch {
+	case b.Pod != nil:
+		return i.exists(ctx, core("pods"), b.Namespace, *b.Pod)
+	case b.Secret != nil:
+		return i.exists(ctx, core("secrets"), b.Namespace, *b.Secret)
+	case b.Node != nil: // beside a pod it only tells where that runs
+		return i.exists(ctx, core("nodes"), "", *b.Node)
+	}
+	return nil
+}
+
+var errInvalidated = errors.New("service account token has been invalidated")
+
+func (i *Issuer) exists(ctx context.Context, resource schema.GroupResource, namespace string, ref objectRef) error {
+	obj, err := get[metav1.Object](ctx, i.config.Reader, resource, namespace, ref.Name)
+	if apierrors.IsNotFound(err) {
+		return errInvalidated
+	}
+	if err != nil {
+		return err
+	}
+	if ref.UID != obj.GetUID() {
+		return errInvalidated
+	}
+	if d := obj.GetDeletionTimestamp(); d != nil && d.Add(deletionLeeway).Before(time.Now()) {
+		return errInvalidated
+	}
+	return nil
+}
+
+type legacyClaims struct {
+	jwt.RegisteredClaims
+	Namespace string    `json:"kubernetes.io/serviceaccount/namespace"`
+	Secret    string    `json:"kubernetes.io/serviceaccount/secret.name"`
+	Name      string    `json:"kubernetes.io/serviceaccount/service-account.name"`
+	UID       types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
+}
+
+// checkLegacy checks a token that lives in a secret: it is good as long as that
+// very secret holds it, and for the API server only.
+func (i *Issuer) checkLegacy(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	var c legacyClaims
+	if _, err := jwt.NewParser().ParseWithClaims(token, &c, i.key); err != nil {
+		return nil, false, tokenError(err)
+	}
+	wanted, ok := authenticator.AudiencesFrom(ctx)
+	if !ok {
+		wanted = i.config.Audiences
+	}
+	audiences := authenticator.Audiences(i.config.Audiences).Intersect(wanted)
+	if len(audiences) == 0 {
+		return nil, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", i.config.Audiences, []string(wanted))
+	}
+	if c.Namespace == "" || c.Secret == "" || c.Subject != serviceaccount.MakeUsername(c.Namespace, c.Name) {
+		return nil, false, errors.New("token claims are incomplete")
+	}
+	secret, err := get[*corev1.Secret](ctx, i.config.Reader, core("secrets"), c.Namespace, c.Secret)
+	if apierrors.IsNotFound(err) {
+		return nil, false, errInvalidated
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if secret.DeletionTimestamp != nil || subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) != 1 {
+		return nil, false, errInvalidated
+	}
+	if err := i.exists(ctx, core("serviceaccounts"), c.Namespace, objectRef{c.Name, c.UID}); err != nil {
+		return nil, false, err
+	}
+	who := serviceaccount.ServiceAccountInfo{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+	return &authenticator.Response{User: who.UserInfo(), Audiences: audiences}, true, nil
+}
+
+// tokenError puts the reasons that users meet into upstream's words.
+func tokenError(err error) error {
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return errors.New("service account token has expired")
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return errors.New("service account token is not valid yet")
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid), errors.Is(err, jwt.ErrTokenUnverifiable):
+		return errInvalidToken
+	}
+	return fmt.Errorf("token could not be validated: %w", err)
+}
