@@ -21,9 +21,9 @@ type Kubeconfig struct {
 }
 
 // Kubeconfigs are those of a control plane node: pki file, kubeconfig file and
-// user go by the component's name.
-func Kubeconfigs(dir, server string) []Kubeconfig {
-	file := func(name string) string { return filepath.Join(dir, name+".conf") }
+// user go by the component's name. file says where a name's goes; Layout's
+// Kubeconfig does.
+func Kubeconfigs(file func(name string) string, server string) []Kubeconfig {
 	return []Kubeconfig{
 		{file("admin"), "kubernetes-admin", "admin", server},
 		{file("controller-manager"), "system:kube-controller-manager", "controller-manager", server},

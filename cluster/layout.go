@@ -1,6 +1,10 @@
 package cluster
 
-import "path/filepath"
+import (
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+)
 
 // DefaultDataDir holds everything that a machine keeps of its cluster.
 const DefaultDataDir = "/var/lib/orrery"
@@ -17,8 +21,15 @@ func (l Layout) at(parts ...string) string {
 // PKI("etcd/ca.crt").
 func (l Layout) PKI(name string) string { return l.at("pki", name) }
 
-// Kubeconfig is the kubeconfig of a component or of "admin".
-func (l Layout) Kubeconfig(name string) string { return l.at("kubeconfig", name+".conf") }
+// Kubeconfig is the kubeconfig of a component or of "admin". Each component's
+// lies in a directory of its own, so that its pod can mount that and nothing
+// else, and sees the file being replaced.
+func (l Layout) Kubeconfig(name string) string {
+	if name == "admin" {
+		return l.at("kubeconfig", "admin.conf")
+	}
+	return l.at("kubeconfig", name, name+".conf")
+}
 
 // Manifests is the static pod directory.
 func (l Layout) Manifests() string { return l.at("manifests") }
@@ -26,14 +37,23 @@ func (l Layout) Manifests() string { return l.at("manifests") }
 // Etcd is etcd's data directory.
 func (l Layout) Etcd() string { return l.at("etcd") }
 
-// Containerd is the data and state directory of the container runtime.
+// Containerd is the data directory of the container runtime: images, snapshots.
 func (l Layout) Containerd() string { return l.at("containerd") }
 
-// RuntimeSocket is where our containerd listens.
-func (l Layout) RuntimeSocket() string { return l.at("run", "containerd.sock") }
+// Volatile is for what must not survive a reboot: sockets, process files and the
+// container runtime's state.
+func (l Layout) Volatile(name string) string {
+	base := "/run/orrery"
+	if l.Dir != DefaultDataDir {
+		sum := fnv.New32a()
+		sum.Write([]byte(l.Dir))
+		base = fmt.Sprintf("/run/orrery-%08x", sum.Sum32())
+	}
+	return filepath.Join(base, name)
+}
 
-// Run holds sockets and process files.
-func (l Layout) Run(name string) string { return l.at("run", name) }
+// RuntimeSocket is where our containerd listens.
+func (l Layout) RuntimeSocket() string { return l.Volatile("containerd/containerd.sock") }
 
 // Kubelet is the node agent's root: volumes, plugins.
 func (l Layout) Kubelet() string { return l.at("kubelet") }

@@ -106,7 +106,7 @@ func (c ControlPlane) components() []component {
 			"--root-ca-file=" + pki("ca.crt"),
 			"--leader-elect=true",
 		},
-		mounts: []string{pki(""), filepath.Dir(l.Kubeconfig(""))},
+		mounts: []string{pki(""), filepath.Dir(l.Kubeconfig("controller-manager"))},
 		probe:  probe{corev1.URISchemeHTTPS, 10257, "/healthz", "/healthz"},
 	}, {
 		name: "kube-scheduler", cpu: "100m",
@@ -114,7 +114,7 @@ func (c ControlPlane) components() []component {
 			"--kubeconfig=" + l.Kubeconfig("scheduler"),
 			"--leader-elect=true",
 		},
-		mounts: []string{filepath.Dir(l.Kubeconfig(""))},
+		mounts: []string{filepath.Dir(l.Kubeconfig("scheduler"))},
 		probe:  probe{corev1.URISchemeHTTPS, 10259, "/livez", "/readyz"},
 	}}
 }
