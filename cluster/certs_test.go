@@ -154,7 +154,7 @@ func TestReloadingCertificate(t *testing.T) {
 func TestKubeconfigs(t *testing.T) {
 	pki, dir := t.TempDir(), t.TempDir()
 	ensure(t, pki, testSpec())
-	files := Kubeconfigs(Layout{Dir: dir}.Kubeconfig, "https://127.0.0.1:6443")
+	files := Kubeconfigs(func(name string) string { return filepath.Join(dir, name+".conf") }, "https://127.0.0.1:6443")
 	written, err := EnsureKubeconfigs(pki, files...)
 	if err != nil || len(written) != len(files) {
 		t.Fatalf("wrote %v: %v", written, err)
