@@ -36,6 +36,7 @@ type Item struct {
 	Labels          labels.Set
 	Fields          fields.Set
 
+	key     string // in etcd
 	encoded encodings
 }
 

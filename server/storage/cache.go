@@ -1,0 +1,232 @@
+package storage
+
+import (
+	"errors"
+	"sort"
+
+	"github.com/google/btree"
+)
+
+// prepared is a change whose value is decoded already, outside of any lock.
+type prepared struct {
+	Change
+	item *Item // nil: deleted, or err
+	err  error
+}
+
+// prepare decodes a batch of changes, or finds the objects that our own writers
+// have decoded.
+func (c *Collection) prepare(changes []Change) []prepared {
+	all := make([]prepared, len(changes))
+	for n, ch := range changes {
+		all[n].Change = ch
+		if ch.Deleted {
+			continue
+		}
+		before, _ := c.lookup(ch.Key)
+		if all[n].item = c.inflight.take(ch.KV, before); all[n].item == nil {
+			all[n].item, all[n].err = c.resource.decodeItem(ch.KV)
+		}
+	}
+	return all
+}
+
+// feed takes in the changes of one delivery of the watch.
+func (c *Collection) feed(changes []Change) {
+	all := c.prepare(changes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.synced {
+		c.held = append(c.held, all...)
+		return
+	}
+	c.apply(all)
+}
+
+// apply brings the cache up to the last of the changes. Caller holds mu.
+func (c *Collection) apply(all []prepared) {
+	base := c.rev // several changes may have one revision
+	var corrupt []error
+	for _, p := range all {
+		if p.Mod <= base {
+			continue // the load had it
+		}
+		c.rev = p.Mod
+		if p.err != nil {
+			corrupt = append(corrupt, p.err)
+		}
+		c.put(p)
+	}
+	c.dropKept()
+	c.window.ring()
+	if len(corrupt) > 0 {
+		c.store.options.Log.Error("stored object cannot be read", "resource", c.resource.String(), "err", errors.Join(corrupt...))
+	}
+}
+
+// put makes one change to the tree and adds it to the window. An object that
+// cannot be read counts as none. Caller holds mu.
+func (c *Collection) put(p prepared) {
+	c.snap = nil
+	delete(c.corrupt, p.Key)
+	if p.err != nil {
+		c.corrupt[p.Key] = p.err
+	}
+	var prev *Item
+	if p.item == nil {
+		prev, _ = c.tree.Delete(&Item{key: p.Key})
+	} else {
+		prev, _ = c.tree.ReplaceOrInsert(p.item)
+	}
+	if p.item == nil && prev == nil {
+		return
+	}
+	for field, index := range c.indexes {
+		index.move(field, prev, p.item)
+	}
+	c.window.append(&change{rev: p.Mod, item: p.item, prev: prev})
+}
+
+// fieldIndex is the objects by the value of one selectable field. An index is
+// made when somebody first selects by the field.
+type fieldIndex map[string]*btree.BTreeG[*Item]
+
+func (x fieldIndex) move(field string, from, to *Item) {
+	if from != nil && (to == nil || to.Fields[field] != from.Fields[field]) {
+		value := from.Fields[field]
+		x[value].Delete(from)
+		if x[value].Len() == 0 {
+			delete(x, value)
+		}
+	}
+	if to != nil {
+		value := to.Fields[field]
+		if x[value] == nil {
+			x[value] = newTree()
+		}
+		x[value].ReplaceOrInsert(to)
+	}
+}
+
+// indexed returns the objects whose field has a value, in order, and the
+// revision of that state. The slice is the caller's.
+func (c *Collection) indexed(field, value string) ([]*Item, int64) {
+	c.mu.RLock()
+	index, ok := c.indexes[field]
+	if !ok {
+		c.mu.RUnlock()
+		c.makeIndex(field)
+		c.mu.RLock()
+		index = c.indexes[field]
+	}
+	defer c.mu.RUnlock()
+	return index.list(value), c.at()
+}
+
+func (x fieldIndex) list(value string) []*Item {
+	tree := x[value]
+	if tree == nil {
+		return nil
+	}
+	items := make([]*Item, 0, tree.Len())
+	tree.Ascend(func(i *Item) bool {
+		items = append(items, i)
+		return true
+	})
+	return items
+}
+
+func (c *Collection) makeIndex(field string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index(field)
+}
+
+// index returns the index of a field, made if need be. Caller holds mu.
+func (c *Collection) index(field string) fieldIndex {
+	if x, ok := c.indexes[field]; ok {
+		return x
+	}
+	x := fieldIndex{}
+	c.tree.Ascend(func(i *Item) bool {
+		x.move(field, nil, i)
+		return true
+	})
+	c.indexes[field] = x
+	return x
+}
+
+// install takes in a listing at a revision and what the watch has brought
+// since it began. It reports false if another load was started meanwhile, or if
+// etcd's history is not the one that the cache knows.
+func (c *Collection) install(generation int, items map[string]prepared, rev int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.generation != generation || c.removed {
+		return false
+	}
+	select {
+	case <-c.loaded:
+		if c.void || rev < c.rev {
+			c.restart(items, rev)
+		} else {
+			c.catchUp(items, rev)
+		}
+	default:
+		c.restart(items, rev)
+		close(c.loaded)
+	}
+	held := c.held
+	c.held, c.synced, c.void = nil, true, false
+	c.apply(held)
+	return true
+}
+
+// restart forgets all that was, watchers included. Caller holds mu.
+func (c *Collection) restart(items map[string]prepared, rev int64) {
+	c.tree, c.snap, c.kept = newTree(), nil, nil
+	c.indexes, c.corrupt = map[string]fieldIndex{}, map[string]error{}
+	for key, p := range items {
+		if p.err != nil {
+			c.corrupt[key] = p.err
+			c.store.options.Log.Error("stored object cannot be read", "resource", c.resource.String(), "err", p.err)
+			continue
+		}
+		c.tree.ReplaceOrInsert(p.item)
+	}
+	c.rev = rev
+	c.window.restart(rev)
+}
+
+// catchUp makes the changes that lie between the cache and a listing, after a
+// time in which the watch was blind. They are in order of revision; of a
+// deletion only the latest possible one is known. Caller holds mu.
+func (c *Collection) catchUp(items map[string]prepared, rev int64) {
+	var missed []prepared
+	c.corrupt = map[string]error{} // those that still are come in anew
+	c.tree.Ascend(func(old *Item) bool {
+		if _, ok := items[old.key]; !ok {
+			missed = append(missed, prepared{Change: Change{KV: KV{Key: old.key, Mod: rev}, Deleted: true}})
+		}
+		return true
+	})
+	for key, p := range items {
+		old, ok := c.tree.Get(&Item{key: key})
+		if ok && old.Revision == p.Mod {
+			continue
+		}
+		if ok && p.Create > c.rev {
+			// Deleted and made anew: the old one was gone before this.
+			missed = append(missed, prepared{Change: Change{KV: KV{Key: key, Mod: p.Create - 1}, Deleted: true}})
+		}
+		missed = append(missed, p)
+	}
+	sort.SliceStable(missed, func(i, j int) bool { return missed[i].Mod < missed[j].Mod })
+	blind := c.rev
+	for _, p := range missed {
+		c.put(p)
+	}
+	c.window.gap(blind, rev)
+	c.rev = rev
+	c.window.ring()
+}

@@ -1,0 +1,180 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// envelope is how protobuf values begin; a runtime.Unknown follows.
+var envelope = []byte("k8s\x00")
+
+// encode makes the bytes that are stored, which have neither resourceVersion
+// nor selfLink: the revision is etcd's to know. It clears both in obj.
+func (r *Resource) encode(obj runtime.Object) ([]byte, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	m.SetResourceVersion("")
+	m.SetSelfLink("")
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		var b bytes.Buffer
+		err := unstructured.UnstructuredJSONScheme.Encode(u, &b)
+		return b.Bytes(), err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(r.Kind)
+	var b bytes.Buffer
+	if r.JSON {
+		err = json.NewEncoder(&b).Encode(obj)
+	} else {
+		err = protobuf.NewSerializer(nil, nil).Encode(obj, &b)
+	}
+	return b.Bytes(), err
+}
+
+// decode makes an object of stored bytes, in either encoding.
+func (r *Resource) decode(value []byte) (runtime.Object, error) {
+	obj := r.New()
+	raw, isProtobuf := bytes.CutPrefix(value, envelope)
+	if isProtobuf {
+		return obj, r.decodeProtobuf(raw, obj)
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		_, _, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, u)
+		return u, err
+	}
+	if err := utiljson.Unmarshal(value, obj); err != nil {
+		return nil, err
+	}
+	return obj, r.checkKind(obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind())
+}
+
+func (r *Resource) decodeProtobuf(raw []byte, obj runtime.Object) error {
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(raw); err != nil {
+		return err
+	}
+	if err := r.checkKind(unknown.APIVersion, unknown.Kind); err != nil {
+		return err
+	}
+	into, ok := obj.(interface{ Unmarshal([]byte) error })
+	if !ok {
+		return fmt.Errorf("%T cannot be stored as protobuf", obj)
+	}
+	if err := into.Unmarshal(unknown.Raw); err != nil {
+		return err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(r.Kind)
+	return nil
+}
+
+// checkKind refuses values of another version: their fields would be misread.
+func (r *Resource) checkKind(apiVersion, kind string) error {
+	if wantVersion, wantKind := r.Kind.ToAPIVersionAndKind(); apiVersion != wantVersion || kind != wantKind {
+		return fmt.Errorf("stored as %s %s, want %s %s", apiVersion, kind, wantVersion, wantKind)
+	}
+	return nil
+}
+
+// item wraps an object as it is at a revision (0: not stored yet).
+func (r *Resource) item(key string, obj runtime.Object, revision int64) (*Item, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	i := &Item{
+		Object: obj, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(),
+		Labels: labels.Set(m.GetLabels()), key: key,
+	}
+	if r.Fields != nil {
+		i.Fields = r.Fields(obj)
+	} else {
+		i.Fields = fields.Set{"metadata.name": i.Name}
+		if r.Namespaced {
+			i.Fields["metadata.namespace"] = i.Namespace
+		}
+	}
+	if revision != 0 {
+		i.setRevision(revision)
+	}
+	return i, nil
+}
+
+// setRevision is for items that nobody else has seen yet.
+func (i *Item) setRevision(revision int64) {
+	i.Revision = revision
+	if m, err := meta.Accessor(i.Object); err == nil {
+		m.SetResourceVersion(strconv.FormatInt(revision, 10))
+	}
+}
+
+// field is the value of a selectable field.
+func (i *Item) field(name string) string {
+	switch name {
+	case "metadata.name":
+		return i.Name
+	case "metadata.namespace":
+		return i.Namespace
+	}
+	return i.Fields[name]
+}
+
+// decodeItem makes an Item of a key's value.
+func (r *Resource) decodeItem(kv KV) (*Item, error) {
+	obj, err := r.decode(kv.Value)
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
+	}
+	return r.item(kv.Key, obj, kv.Mod)
+}
+
+// withRevision is the item at another revision: a deleted object's last state
+// goes out with the revision of its deletion.
+func (i *Item) withRevision(revision int64) *Item {
+	gone := &Item{
+		Object: i.Object.DeepCopyObject(), Namespace: i.Namespace, Name: i.Name, UID: i.UID,
+		Labels: i.Labels, Fields: i.Fields, key: i.key,
+	}
+	gone.setRevision(revision)
+	return gone
+}
+
+// encodings are the bytes of one object in the forms that were asked for.
+type encodings struct {
+	mu    sync.Mutex // protects bytes
+	bytes map[string]*encoding
+}
+
+// encoding is made once, by the first who asks, while others of the same form
+// wait for it.
+type encoding struct {
+	once  sync.Once
+	bytes []byte
+	err   error
+}
+
+func (e *encodings) get(form string, obj runtime.Object, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
+	e.mu.Lock()
+	enc := e.bytes[form]
+	if enc == nil {
+		if e.bytes == nil {
+			e.bytes = map[string]*encoding{}
+		}
+		enc = &encoding{}
+		e.bytes[form] = enc
+	}
+	e.mu.Unlock()
+	enc.once.Do(func() { enc.bytes, enc.err = encode(obj) })
+	return enc.bytes, enc.err
+}

@@ -1,0 +1,220 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Get reads one object.
+func (c *Collection) Get(ctx context.Context, namespace, name, rv string) (*Item, error) {
+	key := c.key(namespace, name)
+	wanted, err := parseVersion(rv)
+	if err != nil {
+		return nil, err
+	}
+	switch err := c.await(ctx, rv, wanted); {
+	case errors.Is(err, errUnsynced):
+		return c.getDirect(ctx, key, name)
+	case err != nil:
+		return nil, backendError(c.resource.GroupResource, "get", err)
+	}
+	item, err := c.lookup(key)
+	if err == nil && item == nil {
+		err = apierrors.NewNotFound(c.resource.GroupResource, name)
+	}
+	return item, err
+}
+
+// await waits until the cache is as new as a resourceVersion asks for.
+func (c *Collection) await(ctx context.Context, rv string, wanted int64) error {
+	switch {
+	case rv == "":
+		return c.fresh(ctx)
+	case wanted == 0:
+		return c.waitLoaded(ctx)
+	}
+	return c.atLeast(ctx, wanted)
+}
+
+// getDirect reads one object from etcd, decoding it only if the cache does not
+// have this very state.
+func (c *Collection) getDirect(ctx context.Context, key, name string) (*Item, error) {
+	kv, _, err := c.store.backend.Get(ctx, key)
+	if err != nil {
+		return nil, backendError(c.resource.GroupResource, "get", err)
+	}
+	if kv == nil {
+		return nil, apierrors.NewNotFound(c.resource.GroupResource, name)
+	}
+	return c.decode(kv)
+}
+
+// List reads the objects that a selection picks, in pages if asked to.
+func (c *Collection) List(ctx context.Context, o ListOptions) (*Page, error) {
+	page, err := c.list(ctx, o)
+	if err != nil {
+		return nil, backendError(c.resource.GroupResource, "list", err)
+	}
+	return page, nil
+}
+
+func (c *Collection) list(ctx context.Context, o ListOptions) (*Page, error) {
+	if o.Continue != "" {
+		return c.listOn(ctx, o)
+	}
+	wanted, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	// A limit with a resourceVersion and no match has always meant Exact.
+	if wanted > 0 && (o.Match == metav1.ResourceVersionMatchExact || o.Match == "" && o.Limit > 0) {
+		return c.listAt(ctx, o, wanted, "")
+	}
+	if o.ResourceVersion == "0" {
+		o.Limit = 0 // as upstream: "any" is answered from memory, at once
+	}
+	switch err := c.await(ctx, o.ResourceVersion, wanted); {
+	case errors.Is(err, errUnsynced):
+		return c.listDirect(ctx, o, 0, "")
+	case err != nil:
+		return nil, err
+	}
+	if field, value, ok := o.exact(); ok && o.Limit == 0 {
+		return c.listIndexed(o.Selection, field, value), nil
+	}
+	return c.page(c.snapshot(), o, ""), nil
+}
+
+// listOn continues a list in pages.
+func (c *Collection) listOn(ctx context.Context, o ListOptions) (*Page, error) {
+	t, err := decodeToken(o.Continue)
+	if err != nil {
+		return nil, err
+	}
+	if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	if t.Revision > 0 {
+		return c.listAt(ctx, o, t.Revision, t.Start)
+	}
+	if err := c.fresh(ctx); err != nil {
+		return c.listDirect(ctx, o, 0, t.Start)
+	}
+	return c.page(c.snapshot(), o, t.Start), nil
+}
+
+// listAt reads the state at exactly one revision, from the cache if it has it.
+func (c *Collection) listAt(ctx context.Context, o ListOptions, rev int64, start string) (*Page, error) {
+	if s, ok := c.snapshotAt(rev); ok {
+		return c.page(s, o, start), nil
+	}
+	page, err := c.listDirect(ctx, o, rev, start)
+	switch {
+	case errors.Is(err, ErrFuture):
+		current, err := c.store.Revision(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return nil, errTooLarge(rev, current)
+	case errors.Is(err, ErrCompacted) && start == "":
+		return nil, apierrors.NewResourceExpired(msgListExpired)
+	case errors.Is(err, ErrCompacted):
+		expired := apierrors.NewResourceExpired(msgContinueMixed)
+		expired.ErrStatus.ListMeta.Continue = token{Revision: -1, Start: start}.encode()
+		return nil, expired
+	}
+	return page, err
+}
+
+// listIndexed picks by a field that is indexed.
+func (c *Collection) listIndexed(s Selection, field, value string) *Page {
+	items, rev := c.indexed(field, value)
+	items = slices.DeleteFunc(items, func(i *Item) bool { return !s.matches(i) })
+	return &Page{Items: items, Revision: rev}
+}
+
+// page walks a snapshot from start (below the listed prefix) on.
+func (c *Collection) page(s snapshot, o ListOptions, start string) *Page {
+	p := &Page{Revision: s.rev}
+	if name := o.name(); name != "" && start == "" && (o.namespace() != "" || !c.resource.Namespaced) {
+		if i, ok := s.tree.Get(&Item{key: c.key(o.namespace(), name)}); ok && o.matches(i) {
+			p.Items = []*Item{i}
+		}
+		return p
+	}
+	scope := c.scope(o.Namespace)
+	var more int64
+	s.tree.AscendGreaterOrEqual(&Item{key: scope + start}, func(i *Item) bool {
+		switch {
+		case !strings.HasPrefix(i.key, scope):
+			return false
+		case !o.matches(i):
+			return true
+		case o.Limit > 0 && int64(len(p.Items)) == o.Limit:
+			more++
+			return o.everything() // count the rest, or be content that there is one
+		}
+		p.Items = append(p.Items, i)
+		return true
+	})
+	if more > 0 {
+		c.keep(s)
+		p.cut(scope, &o.Selection, more)
+	}
+	return p
+}
+
+// cut marks a page as not the last.
+func (p *Page) cut(scope string, s *Selection, more int64) {
+	last := p.Items[len(p.Items)-1].key
+	p.Continue = token{Revision: p.Revision, Start: strings.TrimPrefix(last, scope) + "\x00"}.encode()
+	if s.everything() {
+		p.Remaining = &more
+	}
+}
+
+// directPage is how many keys are read at a time when etcd is listed directly.
+const directPage = 500
+
+// listDirect reads from etcd, at a revision (0: now).
+func (c *Collection) listDirect(ctx context.Context, o ListOptions, rev int64, start string) (*Page, error) {
+	scope := c.scope(o.Namespace)
+	from, end := scope+start, after(scope)
+	p := &Page{}
+	for {
+		limit := int64(directPage)
+		if o.Limit > 0 && o.everything() {
+			limit = o.Limit
+		}
+		r, err := c.store.backend.List(ctx, from, end, rev, limit)
+		if err != nil {
+			return nil, err
+		}
+		rev, p.Revision = r.Revision, r.Revision
+		for n := range r.KVs {
+			item, err := c.decode(&r.KVs[n])
+			if err != nil {
+				return nil, err
+			}
+			if !o.matches(item) {
+				continue
+			}
+			p.Items = append(p.Items, item)
+			if rest := r.Count - int64(n) - 1; o.Limit > 0 && int64(len(p.Items)) == o.Limit {
+				if rest > 0 {
+					p.cut(scope, &o.Selection, rest)
+				}
+				return p, nil
+			}
+		}
+		if int64(len(r.KVs)) == r.Count || len(r.KVs) == 0 {
+			return p, nil
+		}
+		from = r.KVs[len(r.KVs)-1].Key + "\x00"
+	}
+}
