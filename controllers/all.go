@@ -1,0 +1,199 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"orrery.dev/client"
+)
+
+// Config says where and how the controllers run. The zero value of a field is
+// documented with it.
+type Config struct {
+	// REST reaches the API server. Clients and Metadata are made from it unless
+	// they are given.
+	REST     *rest.Config
+	Clients  kubernetes.Interface
+	Metadata metadata.Interface
+	// LeaderElect waits for the lease kube-system/kube-controller-manager.
+	LeaderElect bool
+	// Only lists controllers as upstream's --controllers does: "*" are those
+	// that are on by default, "foo" is on, "-foo" is off. Empty means "*".
+	Only []string
+
+	// AllocateNodeCIDRs gives each node a part of ClusterCIDR of
+	// NodeCIDRMask bits (24, or 64 for IPv6), outside ServiceCIDR. ClusterCIDR
+	// may name one range per IP family, separated by a comma.
+	AllocateNodeCIDRs        bool
+	ClusterCIDR, ServiceCIDR string
+	NodeCIDRMask             int
+
+	// NodeMonitorGracePeriod is how long a node may be silent: 40 s.
+	NodeMonitorGracePeriod time.Duration
+	// TerminatedPodGCThreshold is how many finished pods may stay: 12500.
+	TerminatedPodGCThreshold int
+
+	// SigningCert and SigningKey are the PEM files of the authority that signs
+	// certificate requests; without them requests are approved but not signed.
+	SigningCert, SigningKey string
+	// SigningDuration bounds how long signed certificates are valid: one year.
+	SigningDuration time.Duration
+	// RootCA is the PEM bundle that goes into every namespace's
+	// kube-root-ca.crt; without it that is not published.
+	RootCA []byte
+
+	// LocalPath is the directory on nodes below which the provisioner
+	// orrery.dev/local-path puts volumes: /var/lib/orrery/volumes.
+	LocalPath string
+
+	// Metrics takes the work queues' metrics; nil means none.
+	Metrics prometheus.Registerer
+	// Board shows what the controllers are doing; nil means nobody looks.
+	Board *Board
+}
+
+// entry is a row of the list of controllers.
+type entry struct {
+	name string
+	make func(*env) Controller
+	// enabled, if set, says whether the configuration has what it needs.
+	enabled func(Config) bool
+}
+
+// list is every controller, in the order in which a new cluster needs them.
+func list() []entry {
+	return []entry{
+		{name: "serviceaccount-controller", make: newServiceAccount},
+		{name: "root-ca-certificate-publisher-controller", make: newRootCA, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
+		{name: "node-ipam-controller", make: newNodeIPAM, enabled: func(c Config) bool { return c.AllocateNodeCIDRs }},
+		{name: "node-lifecycle-controller", make: newNodeLifecycle},
+		{name: "taint-eviction-controller", make: newTaintEviction},
+		{name: "deployment-controller", make: newDeployment},
+		{name: "replicaset-controller", make: newReplicaSet},
+		{name: "replicationcontroller-controller", make: newReplicationController},
+		{name: "endpoints-controller", make: newEndpoints},
+		{name: "endpointslice-controller", make: newEndpointSlice},
+		{name: "endpointslice-mirroring-controller", make: newEndpointSliceMirroring},
+		{name: "namespace-controller", make: newNamespace},
+		{name: "garbage-collector-controller", make: newGarbageCollector},
+		{name: "pod-garbage-collector-controller", make: newPodGC},
+	}
+}
+
+// Names returns the names of all controllers, in order.
+func Names() []string {
+	var out []string
+	for _, e := range list() {
+		out = append(out, e.name)
+	}
+	return out
+}
+
+// Run runs the controllers until ctx ends. With LeaderElect it first waits to
+// become the leader, and ends with client.ErrLostLead when it is no more.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.complete(); err != nil {
+		return err
+	}
+	if !cfg.LeaderElect {
+		return run(ctx, cfg)
+	}
+	return client.Lead(ctx, cfg.Clients, "kube-controller-manager", func(ctx context.Context) error { return run(ctx, cfg) })
+}
+
+func (cfg *Config) complete() error {
+	if cfg.REST == nil && (cfg.Clients == nil || cfg.Metadata == nil) {
+		return errors.New("controllers need a client configuration, or clients")
+	}
+	var err error
+	if cfg.Clients == nil {
+		if cfg.Clients, err = kubernetes.NewForConfig(cfg.REST); err != nil {
+			return fmt.Errorf("client: %w", err)
+		}
+	}
+	if cfg.Metadata == nil {
+		if cfg.Metadata, err = metadata.NewForConfig(cfg.REST); err != nil {
+			return fmt.Errorf("metadata client: %w", err)
+		}
+	}
+	if cfg.Board == nil {
+		cfg.Board = &Board{}
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
+	cfg.NodeMonitorGracePeriod = orDefault(cfg.NodeMonitorGracePeriod, 40*time.Second)
+	cfg.TerminatedPodGCThreshold = orDefault(cfg.TerminatedPodGCThreshold, 12500)
+	cfg.SigningDuration = orDefault(cfg.SigningDuration, 365*24*time.Hour)
+	cfg.LocalPath = orDefault(cfg.LocalPath, "/var/lib/orrery/volumes")
+	return cfg.checkNames()
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+func (cfg *Config) checkNames() error {
+	names := Names()
+	for _, word := range cfg.Only {
+		if name := strings.TrimPrefix(word, "-"); name != "*" && !slices.Contains(names, name) {
+			return fmt.Errorf("controllers: no controller is called %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// wanted says whether a controller is on; an explicit word outdoes "*".
+func (cfg *Config) wanted(name string) bool {
+	switch {
+	case slices.Contains(cfg.Only, "-"+name):
+		return false
+	case slices.Contains(cfg.Only, name):
+		return true
+	}
+	return len(cfg.Only) == 0 || slices.Contains(cfg.Only, "*")
+}
+
+func run(ctx context.Context, cfg Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e, err := newEnv(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	cfg.Board.reset()
+	defer cfg.Board.reset()
+	metrics := newQueueMetrics(cfg.Metrics)
+	var loops []*loop
+	for _, row := range list() {
+		if !cfg.wanted(row.name) || row.enabled != nil && !row.enabled(cfg) {
+			continue
+		}
+		l, err := newLoop(row.make(e), cfg.Board, metrics)
+		if err != nil {
+			return err
+		}
+		loops = append(loops, l)
+	}
+	e.factory.StartWithContext(ctx)
+	defer e.factory.Shutdown()
+	defer cancel() // before Shutdown, which waits
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range loops {
+		group.Go(func() error { return l.run(ctx) })
+	}
+	return group.Wait()
+}

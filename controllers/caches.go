@@ -1,0 +1,188 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"orrery.dev/client"
+)
+
+// Names of the indexes over the shared caches.
+const (
+	byController = "controller" // UID of the controlling owner
+	orphans      = "orphans"    // namespace, of objects that nothing controls
+	byNode       = "node"       // pod's node name; "" for those not bound yet
+	byClaim      = "claim"      // namespace/name of a PersistentVolumeClaim that the pod uses
+)
+
+// env is what controllers are made from: clients, shared caches, and the
+// configuration.
+type env struct {
+	cfg       Config
+	clients   kubernetes.Interface
+	metadata  metadata.Interface
+	factory   informers.SharedInformerFactory
+	recorders func(component string) record.EventRecorder
+}
+
+func newEnv(ctx context.Context, cfg Config) (*env, error) {
+	e := &env{cfg: cfg, clients: cfg.Clients, metadata: cfg.Metadata}
+	e.factory = informers.NewSharedInformerFactoryWithOptions(cfg.Clients, 0, informers.WithTransform(slim))
+	var mu sync.Mutex
+	made := map[string]record.EventRecorder{}
+	e.recorders = func(component string) record.EventRecorder {
+		mu.Lock()
+		defer mu.Unlock()
+		if made[component] == nil {
+			made[component] = client.Events(ctx, cfg.Clients, component, "")
+		}
+		return made[component]
+	}
+	return e, e.addIndexes()
+}
+
+// slim drops what no controller reads: managed fields are often half an object.
+func slim(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (e *env) addIndexes() error {
+	owned := cache.Indexers{byController: controllerIndex, orphans: orphanIndex}
+	for informer, indexers := range map[cache.SharedIndexInformer]cache.Indexers{
+		e.pods(): {byController: controllerIndex, orphans: orphanIndex, byNode: nodeIndex, byClaim: claimIndex},
+		e.factory.Apps().V1().ReplicaSets().Informer():         owned,
+		e.factory.Apps().V1().ControllerRevisions().Informer(): owned,
+		e.factory.Batch().V1().Jobs().Informer():               owned,
+	} {
+		if err := informer.AddIndexers(indexers); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *env) pods() cache.SharedIndexInformer  { return e.factory.Core().V1().Pods().Informer() }
+func (e *env) nodes() cache.SharedIndexInformer { return e.factory.Core().V1().Nodes().Informer() }
+func (e *env) replicaSets() cache.SharedIndexInformer {
+	return e.factory.Apps().V1().ReplicaSets().Informer()
+}
+
+func controllerIndex(obj any) ([]string, error) {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		return []string{string(ref.UID)}, nil
+	}
+	return nil, nil
+}
+
+func orphanIndex(obj any) ([]string, error) {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	if metav1.GetControllerOfNoCopy(o) == nil {
+		return []string{o.GetNamespace()}, nil
+	}
+	return nil, nil
+}
+
+func nodeIndex(obj any) ([]string, error) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		return []string{pod.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+func claimIndex(obj any) ([]string, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	return claimsOf(pod), nil
+}
+
+// indexed returns the objects of an informer under one value of an index.
+func indexed[T any](informer cache.SharedIndexInformer, index, value string) []T {
+	items, err := informer.GetIndexer().ByIndex(index, value)
+	if err != nil { // the index does not exist
+		panic(err)
+	}
+	out := make([]T, 0, len(items))
+	for _, item := range items {
+		if t, ok := item.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// inNamespace returns the objects of an informer in one namespace.
+func inNamespace[T any](informer cache.SharedIndexInformer, namespace string) []T {
+	return indexed[T](informer, cache.NamespaceIndex, namespace)
+}
+
+// cached returns an informer's object, nil if there is none.
+func cached[T any](informer cache.SharedIndexInformer, key string) *T {
+	item, exists, err := informer.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return nil
+	}
+	t, _ := item.(*T)
+	return t
+}
+
+// everything returns all objects of an informer.
+func everything[T any](informer cache.SharedIndexInformer) []*T {
+	items := informer.GetIndexer().List()
+	out := make([]*T, 0, len(items))
+	for _, item := range items {
+		if t, ok := item.(*T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// keyOf is the queue key of an object.
+func keyOf(o metav1.Object) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// split is the reverse of keyOf.
+func split(key string) (namespace, name string) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		panic(err) // keys are made by keyOf only
+	}
+	return namespace, name
+}
+
+// ownerKeys returns a key function that wakes the controller of kind that owns
+// an object.
+func ownerKeys[T metav1.Object](kind string) func(T) []string {
+	return func(o T) []string {
+		ref := metav1.GetControllerOfNoCopy(o)
+		if ref == nil || ref.Kind != kind {
+			return nil
+		}
+		return []string{o.GetNamespace() + "/" + ref.Name}
+	}
+}

@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// fakeClients is client-go's fake API server, which a reactor gives the names
+// and UIDs that a real one hands out.
+func fakeClients(objs ...runtime.Object) *fake.Clientset {
+	set := fake.NewClientset(objs...)
+	var n atomic.Int64
+	set.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		o, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
+		if err != nil {
+			return false, nil, nil
+		}
+		i := n.Add(1)
+		if o.GetName() == "" {
+			o.SetName(fmt.Sprintf("%s%05d", o.GetGenerateName(), i))
+		}
+		if o.GetUID() == "" {
+			o.SetUID(types.UID(fmt.Sprintf("uid-%d", i)))
+		}
+		if o.GetCreationTimestamp().Time.IsZero() {
+			o.SetCreationTimestamp(metav1.Now())
+		}
+		return false, nil, nil
+	})
+	return set
+}
+
+// running runs controllers by name against a fake server until the test ends.
+func running(t *testing.T, set *fake.Clientset, names ...string) *Board {
+	t.Helper()
+	return runningWith(t, Config{Clients: set, Only: names})
+}
+
+func runningWith(t *testing.T, cfg Config) *Board {
+	t.Helper()
+	cfg.Board = &Board{}
+	if cfg.Metadata == nil {
+		cfg.Metadata = metadatafake.NewSimpleMetadataClient(scheme.Scheme)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if t.Failed() {
+			for _, s := range cfg.Board.Snapshot() {
+				t.Logf("%+v", s)
+			}
+		}
+	})
+	return cfg.Board
+}
+
+// eventually waits until check stops complaining.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-ticker.C
+	}
+}
+
+// playNode makes every pod of a namespace run and be ready.
+func playNode(t *testing.T, set *fake.Clientset, namespace string) {
+	t.Helper()
+	pods, err := set.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if podReady(&pod) || podFinished(&pod) {
+			continue
+		}
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		_, err := set.CoreV1().Pods(namespace).UpdateStatus(context.Background(), &pod, metav1.UpdateOptions{})
+		if ignoreGone(err) != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func podTemplate(labels map[string]string, image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+	}
+}
+
+func TestNamesAreKnown(t *testing.T) {
+	cfg := Config{Clients: fakeClients(), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme), Only: []string{"*", "-deployment-controler"}}
+	if err := cfg.complete(); err == nil {
+		t.Error("a misspelt controller was accepted")
+	}
+	for _, c := range []struct {
+		only []string
+		name string
+		want bool
+	}{
+		{nil, "a", true}, {[]string{"*"}, "a", true}, {[]string{"*", "-a"}, "a", false}, {[]string{"b"}, "a", false}, {[]string{"a"}, "a", true},
+	} {
+		cfg := Config{Only: c.only}
+		if got := cfg.wanted(c.name); got != c.want {
+			t.Errorf("wanted(%q) with %q = %v", c.name, c.only, got)
+		}
+	}
+}
+
+func TestEveryControllerHasItsOwnName(t *testing.T) {
+	cfg := Config{Clients: fakeClients(), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme), ClusterCIDR: "10.244.0.0/16"}
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEnv(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range list() {
+		if c := row.make(e); c.Name != row.name {
+			t.Errorf("list says %q, the controller %q", row.name, c.Name)
+		}
+	}
+}
