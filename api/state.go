@@ -1,20 +1,23 @@
 package api
 
 import (
-	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// StateOf says in which of the seven states a face shows an object. Kinds that
-// have no health of their own are ok as long as they are not being deleted.
+// StateOf is the state in which a face shows an object, whatever its kind.
 func StateOf(obj runtime.Object) State {
 	if m, err := meta.Accessor(obj); err == nil && m.GetDeletionTimestamp() != nil {
+		if pod, ok := obj.(*corev1.Pod); ok && IsPodTerminal(pod) {
+			return podState(pod)
+		}
 		return StateTerminating
 	}
 	switch o := obj.(type) {
@@ -23,183 +26,212 @@ func StateOf(obj runtime.Object) State {
 	case *corev1.Node:
 		return nodeState(o)
 	case *corev1.Namespace:
-		if o.Status.Phase == corev1.NamespaceTerminating {
-			return StateTerminating
-		}
+		return phaseState(string(o.Status.Phase))
+	case *corev1.PersistentVolume:
+		return phaseState(string(o.Status.Phase))
+	case *corev1.PersistentVolumeClaim:
+		return phaseState(string(o.Status.Phase))
 	case *corev1.Event:
 		if o.Type == corev1.EventTypeWarning {
 			return StateWarning
 		}
-	case *corev1.PersistentVolumeClaim:
-		return phaseState(string(o.Status.Phase))
-	case *corev1.PersistentVolume:
-		return phaseState(string(o.Status.Phase))
-	case *appsv1.Deployment:
-		return deploymentState(o)
-	case *appsv1.ReplicaSet:
-		return replicasState(o.Spec.Replicas, o.Status.ReadyReplicas)
+		return StateOK
+	case *corev1.ComponentStatus:
+		return componentState(o)
 	case *corev1.ReplicationController:
-		return replicasState(o.Spec.Replicas, o.Status.ReadyReplicas)
-	case *appsv1.StatefulSet:
-		return replicasState(o.Spec.Replicas, o.Status.ReadyReplicas)
-	case *appsv1.DaemonSet:
-		return replicasState(&o.Status.DesiredNumberScheduled, o.Status.NumberReady)
-	case *batchv1.Job:
-		return jobState(o)
-	case *batchv1.CronJob:
-		if o.Spec.Suspend != nil && *o.Spec.Suspend {
-			return StateDone
+		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+	}
+	return workloadState(obj)
+}
+
+func workloadState(obj runtime.Object) State {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		stuck := false
+		for _, c := range o.Status.Conditions {
+			stuck = stuck || c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse ||
+				c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		}
-	case *unstructured.Unstructured:
-		return conditionState(o)
+		return replicas(o.Spec.Replicas, o.Status.AvailableReplicas, o.Generation, o.Status.ObservedGeneration, stuck)
+	case *appsv1.ReplicaSet:
+		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+	case *appsv1.StatefulSet:
+		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+	case *appsv1.DaemonSet:
+		return replicas(&o.Status.DesiredNumberScheduled, o.Status.NumberAvailable, o.Generation, o.Status.ObservedGeneration, false)
+	case *batchv1.Job:
+		switch JobWord(o) {
+		case "Complete":
+			return StateDone
+		case "Failed", "FailureTarget":
+			return StateError
+		case "Suspended":
+			return StateUnknown
+		}
+		return StateProgressing
+	}
+	return conditionState(obj)
+}
+
+// replicas is a workload's state: done with the last change, all there; or on
+// its way; or stuck.
+func replicas(want *int32, have int32, generation, observed int64, stuck bool) State {
+	n := int32(1)
+	if want != nil {
+		n = *want
+	}
+	switch {
+	case stuck:
+		return StateError
+	case observed < generation:
+		return StateProgressing
+	case have >= n:
+		return StateOK
+	case have == 0:
+		return StateWarning
+	}
+	return StateProgressing
+}
+
+// podState goes by kubectl's word, so that word and colour never disagree.
+func podState(pod *corev1.Pod) State {
+	w := WordsOfPod(pod)
+	switch w.Status {
+	case "Running":
+		if w.Ready < w.Total {
+			return StateWarning
+		}
+		return StateOK
+	case "Completed", "Succeeded":
+		return StateDone
+	case "Pending":
+		if c := PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+			return StateWarning
+		}
+		return StateProgressing
+	case "ContainerCreating", "PodInitializing", corev1.PodReasonSchedulingGated:
+		return StateProgressing
+	case "NotReady":
+		return StateWarning
+	case "Unknown", "":
+		return StateUnknown
+	case "Terminating":
+		return StateTerminating
+	}
+	if step, ok := strings.CutPrefix(w.Status, "Init:"); ok && strings.Contains(step, "/") {
+		return StateProgressing
+	}
+	return StateError
+}
+
+func nodeState(n *corev1.Node) State {
+	word, _, cordoned := strings.Cut(NodeWord(n), ",")
+	switch {
+	case word == "Unknown":
+		return StateUnknown
+	case word != "Ready":
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+				return StateUnknown
+			}
+		}
+		return StateError
+	case cordoned:
+		return StateWarning
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue && strings.HasSuffix(string(c.Type), "Pressure") {
+			return StateWarning
+		}
 	}
 	return StateOK
 }
 
-// podState follows kubectl's status word, but also looks behind it: a pod whose
-// word is Running while a container waits to be restarted is in trouble.
-func podState(pod *corev1.Pod) State {
-	switch pod.Status.Phase {
-	case corev1.PodSucceeded:
-		return StateDone
-	case corev1.PodFailed:
-		return StateError
-	case corev1.PodUnknown:
-		return StateUnknown
-	}
-	worst := StateOK
-	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	for i, c := range statuses {
-		init := i < len(pod.Status.InitContainerStatuses)
-		switch {
-		case c.State.Waiting != nil && !starting(c.State.Waiting.Reason):
-			return StateError
-		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
-			worst = StateError
-		case c.State.Waiting != nil && worst == StateOK:
-			worst = StateProgressing
-		case !init && c.State.Running != nil && !c.Ready && worst == StateOK:
-			worst = StateWarning // runs, and fails its readiness probe
-			if c.Started == nil || !*c.Started {
-				worst = StateProgressing
-			}
+func componentState(c *corev1.ComponentStatus) State {
+	for _, condition := range c.Conditions {
+		if condition.Type == corev1.ComponentHealthy {
+			return truth(string(condition.Status))
 		}
 	}
-	if worst != StateOK {
-		return worst
-	}
-	if pod.Status.Phase != corev1.PodPending {
-		return StateOK
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return StateWarning // no node takes it
-		}
-	}
-	return StateProgressing
-}
-
-// starting tells the reasons for waiting that pass from those that are errors.
-func starting(reason string) bool {
-	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
-}
-
-func nodeState(node *corev1.Node) State {
-	state := StateUnknown
-	for _, c := range node.Status.Conditions {
-		switch {
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && state == StateUnknown:
-			state = StateOK
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse:
-			return StateError
-		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue:
-			state = StateWarning // pressure of some kind
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
-			return StateUnknown
-		}
-	}
-	if state == StateOK && node.Spec.Unschedulable {
-		return StateWarning
-	}
-	return state
-}
-
-func deploymentState(d *appsv1.Deployment) State {
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse ||
-			c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return StateError
-		}
-	}
-	want := replicas(d.Spec.Replicas)
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.Replicas > d.Status.UpdatedReplicas {
-		return StateProgressing
-	}
-	return replicasState(d.Spec.Replicas, d.Status.AvailableReplicas)
-}
-
-func replicasState(wanted *int32, ready int32) State {
-	switch want := replicas(wanted); {
-	case ready >= want:
-		return StateOK
-	case ready > 0:
-		return StateWarning
-	default:
-		return StateProgressing
-	}
-}
-
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
-}
-
-func jobState(job *batchv1.Job) State {
-	for _, c := range job.Status.Conditions {
-		if c.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch c.Type {
-		case batchv1.JobComplete, batchv1.JobSuspended:
-			return StateDone
-		case batchv1.JobFailed, batchv1.JobFailureTarget:
-			return StateError
-		}
-	}
-	return StateProgressing
+	return StateUnknown
 }
 
 func phaseState(phase string) State {
 	switch phase {
-	case "Bound", "Available":
+	case "Active", "Bound", "Available":
 		return StateOK
+	case "Pending":
+		return StateProgressing
 	case "Released":
 		return StateDone
-	case "Failed", "Lost":
+	case "Lost", "Failed":
 		return StateError
+	case "Terminating":
+		return StateTerminating
 	}
-	return StateProgressing
+	return StateUnknown
 }
 
-// conditionState reads the conditions that custom resources have by custom.
-func conditionState(o *unstructured.Unstructured) State {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		kind, _ := condition["type"].(string)
-		if kind != "Ready" && kind != "Available" && kind != "Healthy" && kind != "Established" {
-			continue
+func truth(status string) State {
+	switch status {
+	case "True":
+		return StateOK
+	case "False":
+		return StateError
+	}
+	return StateUnknown
+}
+
+// conditionState is for kinds that nothing more is known of: by the condition
+// that says whether the object is as it should be. What has no conditions is
+// just data, and in order.
+func conditionState(obj runtime.Object) State {
+	conditions := conditionsOf(obj)
+	for _, good := range []string{"Ready", "Available", "Established", "Healthy", "Succeeded", "Approved"} {
+		for _, c := range conditions {
+			if c.Type != good {
+				continue
+			}
+			if c.Status == metav1.ConditionFalse {
+				return StateWarning
+			}
+			return truth(string(c.Status))
 		}
-		switch condition["status"] {
-		case "True":
-			return StateOK
-		case "False":
-			return StateWarning
-		default:
-			return StateProgressing
+	}
+	for _, c := range conditions {
+		if (c.Type == "Failed" || c.Type == "Denied" || c.Type == "Dangling" || c.Type == "Stalled") && c.Status == metav1.ConditionTrue {
+			return StateError
 		}
 	}
 	return StateOK
+}
+
+// conditionsOf finds status.conditions in any object.
+func conditionsOf(obj runtime.Object) []metav1.Condition {
+	content, err := contentOf(obj)
+	if err != nil {
+		return nil
+	}
+	list, _, err := unstructured.NestedSlice(content, "status", "conditions")
+	if err != nil {
+		return nil
+	}
+	var out []metav1.Condition
+	for _, item := range list {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		name, _ := fields["type"].(string)
+		status, _ := fields["status"].(string)
+		out = append(out, metav1.Condition{Type: name, Status: metav1.ConditionStatus(status)})
+	}
+	return out
+}
+
+func contentOf(obj runtime.Object) (map[string]any, error) {
+	if u, ok := obj.(runtime.Unstructured); ok {
+		return u.UnstructuredContent(), nil
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }

@@ -2,6 +2,8 @@ package registry
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"orrery.dev/api"
 )
 
 func admissionregistrationKinds() []*Kind {
@@ -19,31 +21,43 @@ func admissionregistrationKinds() []*Kind {
 	return []*Kind{
 		kind[admissionv1.MutatingAdmissionPolicy, admissionv1.MutatingAdmissionPolicyList]{
 			Plural: "mutatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
+			Columns: policyColumns("Mutations", "How many changes."), Row: mutatingPolicyRow,
+			Default: api.DefaultMutatingPolicy,
 			Prepare: counted(func(p *admissionv1.MutatingAdmissionPolicy) *admissionv1.MutatingAdmissionPolicySpec { return &p.Spec }),
 		}.erase(gv),
 		kind[admissionv1.MutatingAdmissionPolicyBinding, admissionv1.MutatingAdmissionPolicyBindingList]{
 			Plural: "mutatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
+			Columns: policyBindingColumns(), Row: mutatingBindingRow,
+			Default: api.DefaultMutatingPolicyBinding,
 			Prepare: counted(func(b *admissionv1.MutatingAdmissionPolicyBinding) *admissionv1.MutatingAdmissionPolicyBindingSpec {
 				return &b.Spec
 			}),
 		}.erase(gv),
 		kind[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList]{
 			Plural: "mutatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
+			Columns: webhookColumns(), Row: mutatingWebhooksRow,
+			Default: api.DefaultMutatingWebhooks,
 			Prepare: counted(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicyList]{
 			Plural: "validatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
+			Columns: policyColumns("Validations", "How many checks."), Row: validatingPolicyRow,
+			Default: api.DefaultValidatingPolicy,
 			Prepare: policy.prepare,
 			Sub:     Sub{"status": policy.sub()},
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1.ValidatingAdmissionPolicyBindingList]{
 			Plural: "validatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
+			Columns: policyBindingColumns(), Row: validatingBindingRow,
+			Default: api.DefaultValidatingPolicyBinding,
 			Prepare: counted(func(b *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.ValidatingAdmissionPolicyBindingSpec {
 				return &b.Spec
 			}),
 		}.erase(gv),
 		kind[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList]{
 			Plural: "validatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
+			Columns: webhookColumns(), Row: validatingWebhooksRow,
+			Default: api.DefaultValidatingWebhooks,
 			Prepare: counted(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
 				return &c.Webhooks
 			}),

@@ -2,6 +2,8 @@ package registry
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"orrery.dev/api"
 )
 
 func apiextensionsKinds() []*Kind {
@@ -13,7 +15,9 @@ func apiextensionsKinds() []*Kind {
 	}
 	return []*Kind{kind[crd, apiextensionsv1.CustomResourceDefinitionList]{
 		Plural: "customresourcedefinitions", Short: []string{"crd", "crds"}, In: []string{"api-extensions"}, Cluster: true,
-		Prefix: "apiextensions.k8s.io/customresourcedefinitions", JSON: true, NeedsRevision: true,
+		Columns: crdColumns(), Row: crdRow,
+		Default: api.DefaultCustomResourceDefinition,
+		Prefix:  "apiextensions.k8s.io/customresourcedefinitions", JSON: true, NeedsRevision: true,
 		Prepare: func(c, old *crd) {
 			parts.prepare(c, old)
 			if old == nil {

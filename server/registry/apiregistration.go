@@ -14,7 +14,9 @@ func apiregistrationKinds() []*Kind {
 	}
 	return []*Kind{kind[api.APIService, api.APIServiceList]{
 		Plural: "apiservices", Cluster: true, In: []string{"api-extensions"},
-		Prefix: "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
+		Columns: apiServiceColumns(), Row: apiServiceRow,
+		Default: api.DefaultAPIService,
+		Prefix:  "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
 		ValidName: path.ValidatePathSegmentName,
 		Prepare:   parts.prepare,
 		Sub:       Sub{"status": parts.sub()},

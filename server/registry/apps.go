@@ -4,6 +4,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 func appsKinds() []*Kind {
@@ -11,7 +13,8 @@ func appsKinds() []*Kind {
 	return []*Kind{
 		deploymentKind(gv), replicaSetKind(gv), statefulSetKind(gv), daemonSetKind(gv),
 		kind[appsv1.ControllerRevision, appsv1.ControllerRevisionList]{
-			Plural: "controllerrevisions",
+			Plural:  "controllerrevisions",
+			Columns: controllerRevisionColumns(), Row: controllerRevisionRow,
 		}.erase(gv),
 	}
 }
@@ -24,6 +27,8 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.Deployment, appsv1.DeploymentList]{
 		Plural: "deployments", Short: []string{"deploy"}, In: []string{"all"},
+		Columns: deploymentColumns(), Row: deploymentRow,
+		Default: api.DefaultDeployment,
 		Prepare: parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }),
@@ -44,6 +49,8 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.ReplicaSet, appsv1.ReplicaSetList]{
 		Plural: "replicasets", Short: []string{"rs"}, In: []string{"all"},
+		Columns: replicaColumns(), Row: replicaSetRow,
+		Default: api.DefaultReplicaSet,
 		Prepare: parts.prepare,
 		Fields: func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
@@ -67,6 +74,8 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.StatefulSet, appsv1.StatefulSetList]{
 		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
+		Columns: statefulSetColumns(), Row: statefulSetRow,
+		Default: api.DefaultStatefulSet,
 		Prepare: parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(),
@@ -87,6 +96,8 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.DaemonSet, appsv1.DaemonSetList]{
 		Plural: "daemonsets", Short: []string{"ds"}, In: []string{"all"},
+		Columns: daemonSetColumns(), Row: daemonSetRow,
+		Default: api.DefaultDaemonSet,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)

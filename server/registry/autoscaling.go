@@ -17,6 +17,8 @@ func autoscalingV2() []*Kind {
 	}
 	return []*Kind{kind[hpa, autoscalingv2.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
+		Columns: hpaColumns(), Row: hpaRow,
+		Default: api.DefaultHorizontalPodAutoscaler,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(autoscalingv2.SchemeGroupVersion)}
@@ -32,6 +34,8 @@ func autoscalingV1(stored *Kind) []*Kind {
 	}
 	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
+		Columns: hpaColumns(), Row: hpaV1Row,
+		Default:    api.DefaultHorizontalPodAutoscalerV1,
 		Store:      stored,
 		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.HPAToV2(as[old](o)) },
 		FromStored: func(o runtime.Object) (runtime.Object, error) { return api.HPAToV1(as[hpa](o)) },

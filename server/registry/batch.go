@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 func batchKinds() []*Kind {
@@ -20,6 +22,8 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
+		Columns: jobColumns(), Row: jobRow,
+		Default: api.DefaultJob,
 		Prepare: func(j, old *batchv1.Job) {
 			parts.prepare(j, old)
 			if old == nil {
@@ -63,6 +67,12 @@ func selectOwnPods(j *batchv1.Job) {
 	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
 	}
+	if len(j.Labels) == 0 {
+		j.Labels = make(map[string]string, len(labels))
+		for name, value := range labels {
+			j.Labels[name] = value
+		}
+	}
 }
 
 func cronJobKind(gv schema.GroupVersion) *Kind {
@@ -73,6 +83,8 @@ func cronJobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.CronJob, batchv1.CronJobList]{
 		Plural: "cronjobs", Short: []string{"cj"}, In: []string{"all"},
+		Columns: cronJobColumns(), Row: cronJobRow,
+		Default: api.DefaultCronJob,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/api"
 )
 
 func certificatesKinds() []*Kind {
@@ -15,6 +17,7 @@ func certificatesKinds() []*Kind {
 		signingRequestKind(gv),
 		kind[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList]{
 			Plural: "clustertrustbundles", Cluster: true, NeedsRevision: true,
+			Columns: trustBundleColumns(), Row: trustBundleRow,
 			ValidName: validTrustBundleName,
 			Fields: func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
@@ -33,6 +36,7 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[csr, certificatesv1.CertificateSigningRequestList]{
 		Plural: "certificatesigningrequests", Short: []string{"csr"}, Cluster: true,
+		Columns: csrColumns(), Row: csrRow,
 		Prepare: func(r, old *csr) {
 			parts.prepare(r, old)
 			if old != nil {
@@ -117,6 +121,8 @@ func podCertificateRequestKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[request, certificatesv1.PodCertificateRequestList]{
 		Plural: "podcertificaterequests", NeedsRevision: true,
+		Columns: podCertificateColumns(), Row: podCertificateRow,
+		Default: api.DefaultPodCertificateRequest,
 		Prepare: parts.prepare,
 		Fields: func(r *request) fields.Set {
 			return fields.Set{

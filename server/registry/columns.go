@@ -1,6 +1,9 @@
 package registry
 
 import (
+	"fmt"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,4 +42,25 @@ func plainRow(obj runtime.Object) []any {
 		return []any{"", ""}
 	}
 	return []any{m.GetName(), m.GetCreationTimestamp()}
+}
+
+// What kubectl writes where there is nothing.
+const (
+	none  = "<none>"
+	unset = "<unset>"
+)
+
+func titleBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+// some joins the first few of many, and counts the others.
+func some(all []string, most int, more string) string {
+	if len(all) <= most {
+		return strings.Join(all, ",")
+	}
+	return strings.Join(all[:most], ",") + fmt.Sprintf(more, len(all)-most)
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 // coreKinds are the kinds of the group without a name. Pods, nodes and services
@@ -20,10 +22,12 @@ func coreKinds(events *Kind) []*Kind {
 		kind[corev1.Binding, corev1.Binding]{Plural: "bindings", Verbs: createOnly}.erase(gv),
 		kind[corev1.ComponentStatus, corev1.ComponentStatusList]{
 			Plural: "componentstatuses", Short: []string{"cs"}, Cluster: true, Verbs: []string{"get", "list"},
+			Columns: componentStatusColumns(), Row: componentStatusRow,
 		}.erase(gv),
 		configMapKind(gv), secretKind(gv), namespaceKind(gv), serviceAccountKind(gv),
 		kind[corev1.LimitRange, corev1.LimitRangeList]{
 			Plural: "limitranges", Short: []string{"limits"}, CreateOnUpdate: true,
+			Default: api.DefaultLimitRange,
 		}.erase(gv),
 		resourceQuotaKind(gv), podTemplateKind(gv), replicationControllerKind(gv),
 		persistentVolumeKind(gv), persistentVolumeClaimKind(gv),
@@ -33,12 +37,15 @@ func coreKinds(events *Kind) []*Kind {
 func configMapKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.ConfigMap, corev1.ConfigMapList]{
 		Plural: "configmaps", Short: []string{"cm"},
+		Columns: configMapColumns(), Row: configMapRow,
 	}.erase(gv)
 }
 
 func secretKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Secret, corev1.SecretList]{
-		Plural: "secrets",
+		Plural:  "secrets",
+		Columns: secretColumns(), Row: secretRow,
+		Default: api.DefaultSecret,
 		Prepare: func(s, old *corev1.Secret) {
 			// A write without a type keeps the one it has.
 			if old != nil && s.Type == "" {
@@ -52,6 +59,7 @@ func secretKind(gv schema.GroupVersion) *Kind {
 func serviceAccountKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.ServiceAccount, corev1.ServiceAccountList]{
 		Plural: "serviceaccounts", Short: []string{"sa"},
+		Columns: serviceAccountColumns(), Row: serviceAccountRow,
 		Sub: Sub{"token": handled[authenticationv1.TokenRequest](authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), "create")},
 	}.erase(gv)
 }
@@ -59,6 +67,8 @@ func serviceAccountKind(gv schema.GroupVersion) *Kind {
 func namespaceKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Namespace, corev1.NamespaceList]{
 		Plural: "namespaces", Short: []string{"ns"}, Cluster: true,
+		Columns: namespaceColumns(), Row: namespaceRow,
+		Default:   api.DefaultNamespace,
 		Verbs:     []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 		ValidName: validLabelName,
 		Prepare:   prepareNamespace,
@@ -99,6 +109,7 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ResourceQuota, corev1.ResourceQuotaList]{
 		Plural: "resourcequotas", Short: []string{"quota"},
+		Columns: quotaColumns(), Row: quotaRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)
@@ -107,6 +118,8 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 func podTemplateKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.PodTemplate, corev1.PodTemplateList]{
 		Plural: "podtemplates", CreateOnUpdate: true,
+		Columns: podTemplateColumns(), Row: podTemplateRow,
+		Default: api.DefaultPodTemplate,
 		Prepare: func(t, old *corev1.PodTemplate) {
 			halves[corev1.PodTemplate, corev1.PodTemplateSpec, struct{}]{
 				spec: func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }, counted: true,
@@ -123,6 +136,8 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ReplicationController, corev1.ReplicationControllerList]{
 		Plural: "replicationcontrollers", Short: []string{"rc"}, In: []string{"all"}, Prefix: "controllers",
+		Columns: replicaColumns(), Row: replicationControllerRow,
+		Default:         api.DefaultReplicationController,
 		OrphanByDefault: true,
 		Prepare:         parts.prepare,
 		Fields: func(rc *corev1.ReplicationController) fields.Set {
@@ -148,6 +163,8 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolume, corev1.PersistentVolumeList]{
 		Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true,
+		Columns: volumeColumns(), Row: volumeRow,
+		Default: api.DefaultPersistentVolume,
 		Prepare: func(v, old *corev1.PersistentVolume) {
 			parts.prepare(v, old)
 			if old == nil {
@@ -172,6 +189,8 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]{
 		Plural: "persistentvolumeclaims", Short: []string{"pvc"},
+		Columns: claimColumns(), Row: claimRow,
+		Default: api.DefaultPersistentVolumeClaim,
 		Prepare: func(c, old *corev1.PersistentVolumeClaim) {
 			parts.prepare(c, old)
 			if old == nil {
@@ -190,6 +209,7 @@ const eventTTL = time.Hour
 func coreEvents() *Kind {
 	return kind[corev1.Event, corev1.EventList]{
 		Plural: "events", Short: []string{"ev"}, TTL: eventTTL, CreateOnUpdate: true,
+		Columns: eventColumns(), Row: eventRow,
 		Fields: eventFields,
 	}.erase(corev1.SchemeGroupVersion)
 }

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 func nodeKind(gv schema.GroupVersion) *Kind {
@@ -15,6 +17,8 @@ func nodeKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.Node, corev1.NodeList]{
 		Plural: "nodes", Short: []string{"no"}, Cluster: true, Prefix: "minions",
+		Columns: nodeColumns(), Row: nodeRow,
+		Default: api.DefaultNode,
 		// A node registers itself with its status, so create keeps it.
 		Prepare: func(n, old *corev1.Node) {
 			if old != nil {

@@ -23,6 +23,8 @@ func podParts() halves[corev1.Pod, corev1.PodSpec, corev1.PodStatus] {
 func podKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Pod, corev1.PodList]{
 		Plural: "pods", Short: []string{"po"}, In: []string{"all"},
+		Columns: podColumns(), Row: podRow,
+		Default:     api.DefaultPod,
 		Prepare:     preparePod,
 		GracePeriod: podGracePeriod,
 		Fields:      podFields,

@@ -5,6 +5,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 func serviceKind(gv schema.GroupVersion) *Kind {
@@ -14,6 +16,8 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.Service, corev1.ServiceList]{
 		Plural: "services", Short: []string{"svc"}, In: []string{"all"}, Prefix: "services/specs",
+		Columns: serviceColumns(), Row: serviceRow,
+		Default:        api.DefaultService,
 		CreateOnUpdate: true,
 		ValidName:      apivalidation.NameIsDNS1035Label,
 		Prepare: func(s, old *corev1.Service) {
@@ -107,6 +111,8 @@ func usesNodePorts(s *corev1.Service) bool {
 func endpointsKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Endpoints, corev1.EndpointsList]{
 		Plural: "endpoints", Singular: "endpoints", Short: []string{"ep"}, Prefix: "services/endpoints",
+		Columns: endpointsColumns(), Row: endpointsRow,
+		Default:        api.DefaultEndpoints,
 		CreateOnUpdate: true,
 	}.erase(gv)
 }

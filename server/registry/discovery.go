@@ -3,11 +3,15 @@ package registry
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"orrery.dev/api"
 )
 
 func discoveryKinds() []*Kind {
 	return []*Kind{kind[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]{
-		Plural: "endpointslices",
+		Plural:  "endpointslices",
+		Columns: endpointSliceColumns(), Row: endpointSliceRow,
+		Default: api.DefaultEndpointSlice,
 		Prepare: func(s, old *discoveryv1.EndpointSlice) {
 			if old == nil {
 				s.Generation = 1

@@ -13,6 +13,7 @@ import (
 func eventsKinds(stored *Kind) []*Kind {
 	return []*Kind{kind[eventsv1.Event, eventsv1.EventList]{
 		Plural: "events", Short: []string{"ev"}, TTL: eventTTL, CreateOnUpdate: true,
+		Columns: eventColumns(), Row: newEventRow,
 		Store:      stored,
 		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.EventToCore(as[eventsv1.Event](o)), nil },
 		FromStored: func(o runtime.Object) (runtime.Object, error) { return api.EventFromCore(as[corev1.Event](o)), nil },

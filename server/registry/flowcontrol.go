@@ -2,6 +2,8 @@ package registry
 
 import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"orrery.dev/api"
 )
 
 func flowcontrolKinds() []*Kind {
@@ -20,11 +22,15 @@ func flowcontrolKinds() []*Kind {
 	return []*Kind{
 		kind[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]{
 			Plural: "flowschemas", Cluster: true, NeedsRevision: true,
+			Columns: flowSchemaColumns(), Row: flowSchemaRow,
+			Default: api.DefaultFlowSchema,
 			Prepare: flows.prepare,
 			Sub:     Sub{"status": flows.sub()},
 		}.erase(gv),
 		kind[level, flowcontrolv1.PriorityLevelConfigurationList]{
 			Plural: "prioritylevelconfigurations", Cluster: true, NeedsRevision: true,
+			Columns: priorityLevelColumns(), Row: priorityLevelRow,
+			Default: api.DefaultPriorityLevel,
 			Prepare: levels.prepare,
 			Sub:     Sub{"status": levels.sub()},
 		}.erase(gv),

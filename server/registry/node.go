@@ -7,5 +7,6 @@ import (
 func nodeKinds() []*Kind {
 	return []*Kind{kind[nodev1.RuntimeClass, nodev1.RuntimeClassList]{
 		Plural: "runtimeclasses", Cluster: true, NeedsRevision: true,
+		Columns: runtimeClassColumns(), Row: runtimeClassRow,
 	}.erase(nodev1.SchemeGroupVersion)}
 }

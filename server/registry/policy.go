@@ -13,6 +13,7 @@ func policyKinds() []*Kind {
 	}
 	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
 		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
+		Columns: budgetColumns(), Row: budgetRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(policyv1.SchemeGroupVersion)}

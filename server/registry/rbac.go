@@ -3,6 +3,8 @@ package registry
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+
+	"orrery.dev/api"
 )
 
 func rbacKinds() []*Kind {
@@ -15,12 +17,16 @@ func rbacKinds() []*Kind {
 		}.erase(gv),
 		kind[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList]{
 			Plural: "clusterrolebindings", Cluster: true, ValidName: name, CreateOnUpdate: true,
+			Columns: bindingColumns(), Row: clusterRoleBindingRow,
+			Default: api.DefaultClusterRoleBinding,
 		}.erase(gv),
 		kind[rbacv1.Role, rbacv1.RoleList]{
 			Plural: "roles", ValidName: name, CreateOnUpdate: true,
 		}.erase(gv),
 		kind[rbacv1.RoleBinding, rbacv1.RoleBindingList]{
 			Plural: "rolebindings", ValidName: name, CreateOnUpdate: true,
+			Columns: bindingColumns(), Row: roleBindingRow,
+			Default: api.DefaultRoleBinding,
 		}.erase(gv),
 	}
 }

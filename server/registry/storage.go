@@ -3,6 +3,8 @@ package registry
 import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 func storageKinds() []*Kind {
@@ -15,6 +17,7 @@ func storageKinds() []*Kind {
 		csiDriverKind(gv),
 		kind[storagev1.CSINode, storagev1.CSINodeList]{
 			Plural: "csinodes", Cluster: true, NeedsRevision: true,
+			Columns: csiNodeColumns(), Row: csiNodeRow,
 			Prepare: csiNodes.prepare,
 			Sub:     Sub{"status": csiNodes.sub()},
 		}.erase(gv),
@@ -23,10 +26,13 @@ func storageKinds() []*Kind {
 		}.erase(gv),
 		kind[storagev1.StorageClass, storagev1.StorageClassList]{
 			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
+			Columns: storageClassColumns(), Row: storageClassRow,
+			Default: api.DefaultStorageClass,
 		}.erase(gv),
 		volumeAttachmentKind(gv),
 		kind[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]{
 			Plural: "volumeattributesclasses", Short: []string{"vac"}, Cluster: true,
+			Columns: attributesClassColumns(), Row: attributesClassRow,
 		}.erase(gv),
 	}
 }
@@ -37,6 +43,8 @@ func csiDriverKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[storagev1.CSIDriver, storagev1.CSIDriverList]{
 		Plural: "csidrivers", Cluster: true, NeedsRevision: true, Prepare: parts.prepare,
+		Columns: csiDriverColumns(), Row: csiDriverRow,
+		Default: api.DefaultCSIDriver,
 	}.erase(gv)
 }
 
@@ -47,6 +55,7 @@ func volumeAttachmentKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]{
 		Plural: "volumeattachments", Cluster: true, NeedsRevision: true,
+		Columns: volumeAttachmentColumns(), Row: volumeAttachmentRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)

@@ -12,6 +12,7 @@ func storagemigrationKinds() []*Kind {
 	}
 	return []*Kind{kind[migration, migrationv1.StorageVersionMigrationList]{
 		Plural: "storageversionmigrations", Cluster: true, NeedsRevision: true,
+		Columns: migrationColumns(), Row: migrationRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(migrationv1.SchemeGroupVersion)}
