@@ -207,6 +207,12 @@ func (m *Memory) Compact(ctx context.Context, revision int64) error {
 	if revision <= m.compacted {
 		return ErrCompacted
 	}
+	m.compact(revision)
+	return ctx.Err()
+}
+
+// compact drops what no revision from this one on can see. Caller holds mu.
+func (m *Memory) compact(revision int64) {
 	m.compacted = revision
 	for key, h := range m.history {
 		i := sort.Search(len(h), func(i int) bool { return h[i].Mod > revision })
@@ -221,7 +227,6 @@ func (m *Memory) Compact(ctx context.Context, revision int64) error {
 	}
 	i := sort.Search(len(m.log), func(i int) bool { return m.log[i].Mod >= revision })
 	m.log = append([]Change(nil), m.log[i:]...)
-	return ctx.Err()
 }
 
 // Grant makes a lease, which ends by itself.
