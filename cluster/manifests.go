@@ -30,6 +30,7 @@ type component struct {
 	name   string
 	args   []string
 	cpu    string   // request
+	env    []corev1.EnvVar
 	mounts []string // host directories, mounted at the same path; "+" in front: writable
 	probe  probe
 }
@@ -59,6 +60,13 @@ func (c ControlPlane) components() []component {
 			"--trusted-ca-file=" + pki("etcd/ca.crt"), "--client-cert-auth=true",
 			"--peer-cert-file=" + pki("etcd/peer.crt"), "--peer-key-file=" + pki("etcd/peer.key"),
 			"--peer-trusted-ca-file=" + pki("etcd/ca.crt"), "--peer-client-cert-auth=true",
+		},
+		// So that `kubectl exec etcd-NODE -- etcdctl endpoint health` needs no flags.
+		env: []corev1.EnvVar{
+			{Name: "ETCDCTL_ENDPOINTS", Value: "https://127.0.0.1:2379"},
+			{Name: "ETCDCTL_CACERT", Value: pki("etcd/ca.crt")},
+			{Name: "ETCDCTL_CERT", Value: pki("etcd/healthcheck-client.crt")},
+			{Name: "ETCDCTL_KEY", Value: pki("etcd/healthcheck-client.key")},
 		},
 		mounts: []string{"+" + l.Etcd(), pki("etcd")},
 		probe:  probe{corev1.URISchemeHTTP, 2381, "/livez", "/readyz"},
@@ -134,6 +142,7 @@ func (c ControlPlane) staticPod(comp component) *corev1.Pod {
 		Image:           c.Image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{comp.name}, comp.args...),
+		Env:             comp.env,
 		Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(comp.cpu)}},
 		StartupProbe:    comp.probe.check(comp.probe.live, 1, 240),
 		LivenessProbe:   comp.probe.check(comp.probe.live, 10, 8),
@@ -149,8 +158,6 @@ func (c ControlPlane) staticPod(comp component) *corev1.Pod {
 			HostNetwork:       true,
 			PriorityClassName: "system-node-critical",
 			SecurityContext:   &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-			// What comes up again after a crash must not wait for the node
-			// agent's five minutes; two seconds let an upgrade finish cleanly.
 			TerminationGracePeriodSeconds: new(int64(10)),
 		},
 	}

@@ -1,0 +1,76 @@
+# orrery: make help lists the targets. `make up` and `make test` install what is
+# missing (on Debian and Ubuntu, as root).
+
+SHELL := /bin/bash
+export CGO_ENABLED := 0
+
+KUBERNETES := 1.37.2
+LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
+
+GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*')
+WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
+
+.PHONY: help deps build web generate test unit race lint e2e browser up down dev bench clean
+
+help: ## Show this help
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## Install what building and running needs: Go is expected, the rest comes from apt and npm
+	@test/install-deps
+
+build: bin/orrery ## Build bin/orrery, dashboard and helper program included
+
+bin/orrery: web/dist/index.html nodeagent/helper/built/helper $(GO_SOURCES) go.mod go.sum
+	go build -ldflags "$(LDFLAGS)" -o $@ .
+
+# The helper is what runs once per pod: shim and CNI plugin. It is embedded.
+nodeagent/helper/built/helper: $(wildcard nodeagent/helper/*.go nodeagent/helper/pause/*.go) go.mod
+	go build -ldflags "-s -w" -o $@ ./nodeagent/helper
+	go build -ldflags "-s -w" -o nodeagent/helper/built/pause ./nodeagent/helper/pause
+
+web: web/dist/index.html ## Build the dashboard's page
+
+web/dist/index.html: $(WEB_SOURCES)
+	cd web/app && npm ci --no-audit --no-fund && npm run build
+	@touch $@
+
+generate: ## Make generated files anew
+	go generate ./...
+
+test: deps build ## Run the tests: units, API, and the stories on a simulated and a real cluster
+	go test ./...
+	$(MAKE) e2e browser
+
+unit: ## Run only what needs no cluster
+	go test ./...
+
+race: ## Run the unit tests with the race detector (compiles everything again)
+	CGO_ENABLED=1 go test -race -shuffle=on ./...
+
+lint: ## Check formatting and vet
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+
+e2e: build ## Run the stories of test/scripts: on a simulated cluster, and on a real one where we are root
+	go test -count=1 -timeout 30m ./test/scripts -args -orrery=$(CURDIR)/bin/orrery
+
+browser: build ## Drive the dashboard in Chromium
+	test/browser/run bin/orrery
+
+up: deps build ## Start a cluster on this machine
+	bin/orrery up
+
+down: ## Stop it
+	bin/orrery down
+
+dev: build ## Start a simulated cluster, no root needed
+	bin/orrery up --simulate --nodes 5
+
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./server/... ./scheduler/... ./nodeagent/proxy/...
+
+clean: ## Remove what was built
+	rm -rf bin web/app/node_modules nodeagent/helper/built/helper nodeagent/helper/built/pause
+	find web/dist -mindepth 1 -not -name .gitkeep -delete
