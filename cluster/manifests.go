@@ -29,7 +29,7 @@ type ControlPlane struct {
 type component struct {
 	name   string
 	args   []string
-	cpu    string   // request
+	cpu    string // request
 	env    []corev1.EnvVar
 	mounts []string // host directories, mounted at the same path; "+" in front: writable
 	probe  probe
@@ -155,9 +155,9 @@ func (c ControlPlane) staticPod(comp component) *corev1.Pod {
 			Labels: map[string]string{"component": comp.name, "tier": "control-plane"},
 		},
 		Spec: corev1.PodSpec{
-			HostNetwork:       true,
-			PriorityClassName: "system-node-critical",
-			SecurityContext:   &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			HostNetwork:                   true,
+			PriorityClassName:             "system-node-critical",
+			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			TerminationGracePeriodSeconds: new(int64(10)),
 		},
 	}
