@@ -174,7 +174,9 @@ func parseURLs(all []string) ([]url.URL, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" && u.Scheme != "unixs" || u.Host == "" {
+		web := (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+		socket := (u.Scheme == "unix" || u.Scheme == "unixs") && u.Host+u.Path != ""
+		if !web && !socket {
 			return nil, fmt.Errorf("%q is not a URL like https://127.0.0.1:2379", s)
 		}
 		urls = append(urls, *u)
