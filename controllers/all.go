@@ -91,6 +91,13 @@ func list() []entry {
 		{name: "namespace-controller", make: newNamespace},
 		{name: "garbage-collector-controller", make: newGarbageCollector},
 		{name: "pod-garbage-collector-controller", make: newPodGC},
+		{name: "clusterrole-aggregation-controller", make: newClusterRoleAggregation},
+		{name: "persistentvolume-binder-controller", make: newVolumeBinder},
+		{name: "persistentvolumeclaim-protection-controller", make: newClaimProtection},
+		{name: "persistentvolume-protection-controller", make: newVolumeProtection},
+		{name: "ephemeral-volume-controller", make: newEphemeralVolume},
+		{name: "local-path-provisioner", make: newLocalPath},
+		{name: "service-lb-controller", make: newServiceLB},
 	}
 }
 
