@@ -30,6 +30,10 @@ type Backend interface {
 	// blocks until ctx ends or the watch breaks; ErrCompacted says that it
 	// cannot be had from there.
 	Watch(ctx context.Context, prefix string, from int64, sink func(changes []Change, rev int64)) error
+	// History reads the changes to keys that start with prefix in the
+	// revisions from to to, at most limit of them, with the state before each.
+	// It fails with ErrCompacted if it does not have them all.
+	History(ctx context.Context, prefix string, from, to int64, limit int) ([]Past, error)
 	// RequestProgress makes running watches report how far they are.
 	RequestProgress(ctx context.Context) error
 	// Revision is the current revision, read linearizably.
@@ -66,6 +70,12 @@ type Outcome struct {
 type Change struct {
 	KV
 	Deleted bool
+}
+
+// Past is a change together with what was there before (nil: nothing).
+type Past struct {
+	Change
+	Prev *KV
 }
 
 // What Backends answer when they do not have a revision.

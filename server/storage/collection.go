@@ -22,6 +22,10 @@ type Collection struct {
 	loaded   chan struct{} // closed when the first load is done
 	inflight inflight      // decoded objects of our own writes
 	leases   leases
+	// reading holds the right to read the past into the window, and with it
+	// unreachable, the latest revision from which that did not work.
+	reading     chan struct{}
+	unreachable int64
 
 	mu sync.RWMutex // protects the fields below
 	// tree is all objects by key, as they were at revision at().
@@ -54,7 +58,7 @@ type snapshot struct {
 func newCollection(s *Store, r Resource) *Collection {
 	return &Collection{
 		store: s, resource: r, prefix: registryPrefix + r.Prefix + "/",
-		loaded: make(chan struct{}),
+		loaded: make(chan struct{}), reading: make(chan struct{}, 1),
 		leases: leases{ttl: r.TTL, grant: s.backend.Grant},
 		tree:   newTree(), indexes: map[string]fieldIndex{}, corrupt: map[string]error{},
 		window: newWindow(s.options.WindowSize, s.options.WindowAge),

@@ -90,8 +90,9 @@ func errCorrupt(err error) error {
 // backendError turns what etcd says into what a client should hear: try again
 // when etcd is out of reach.
 func backendError(gr schema.GroupResource, verb string, err error) error {
-	if err == nil {
-		return nil
+	var known *apierrors.StatusError
+	if err == nil || errors.As(err, &known) {
+		return err
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if c := status.Code(e); c == codes.Unavailable || c == codes.DeadlineExceeded {

@@ -87,7 +87,7 @@ func (e *Etcd) write(ctx context.Context, key string, guard int64, op clientv3.O
 
 // Watch follows a prefix.
 func (e *Etcd) Watch(ctx context.Context, prefix string, from int64, sink func([]Change, int64)) error {
-	ctx, cancel := context.WithCancel(watchStream(ctx))
+	ctx, cancel := context.WithCancel(watchStream(ctx, "storage"))
 	defer cancel()
 	for resp := range e.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
 		if err := resp.Err(); err != nil {
@@ -116,14 +116,61 @@ func (e *Etcd) Watch(ctx context.Context, prefix string, from int64, sink func([
 
 // RequestProgress asks for a progress notification of our watch.
 func (e *Etcd) RequestProgress(ctx context.Context) error {
-	return etcdError(e.client.RequestProgress(watchStream(ctx)))
+	return etcdError(e.client.RequestProgress(watchStream(ctx, "storage")))
 }
 
-// watchStream sets our watch apart from others of the same client: etcd
+// watchStream sets our watches apart from others of the same client: etcd
 // answers a progress request only when all watches of a stream are caught up.
 // It also makes a member that has lost its leader end the watch.
-func watchStream(ctx context.Context) context.Context {
-	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "stream", "storage"))
+func watchStream(ctx context.Context, name string) context.Context {
+	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "stream", name))
+}
+
+// progressInterval is how often a reader of the past asks whether it is at the
+// end. Etcd answers no sooner than the watch has caught up.
+const progressInterval = 20 * time.Millisecond
+
+// History reads the past with a watch of its own.
+func (e *Etcd) History(ctx context.Context, prefix string, from, to int64, limit int) (all []Past, err error) {
+	ctx, cancel := context.WithCancel(watchStream(ctx, "history"))
+	defer cancel()
+	watch := e.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV())
+	ask := time.NewTicker(progressInterval)
+	defer ask.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ask.C:
+			if err := e.client.RequestProgress(ctx); err != nil {
+				return nil, etcdError(err)
+			}
+		case resp, ok := <-watch:
+			if !ok {
+				return nil, errors.New("etcd closed the watch")
+			}
+			if err := resp.Err(); err != nil {
+				return nil, etcdError(err)
+			}
+			if resp.IsProgressNotify() && resp.Header.Revision >= to {
+				return all, nil
+			}
+			for _, ev := range resp.Events {
+				if ev.Kv.ModRevision > to {
+					return all, nil
+				}
+				p := Past{Change: Change{KV: fromEtcd(ev.Kv), Deleted: ev.Type == clientv3.EventTypeDelete}}
+				if ev.PrevKv != nil {
+					prev := fromEtcd(ev.PrevKv)
+					p.Prev = &prev
+				}
+				if len(all) == limit || p.Prev == nil && !ev.IsCreate() {
+					return nil, ErrCompacted
+				}
+				all = append(all, p)
+			}
+		}
+	}
 }
 
 // Revision is the current revision.

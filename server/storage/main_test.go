@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,13 +32,15 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// startEtcd runs a member on a loopback port that lasts as long as the test.
-func startEtcd(t testing.TB) *Etcd {
+// startEtcd runs a member on a loopback port that lasts as long as the test. It
+// returns a client inside the process and one that goes over the wire.
+func startEtcd(t testing.TB) (inside, remote *Etcd) {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
 	cfg.LogLevel = "panic"
 	cfg.UnsafeNoFsync = true
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // elects itself sooner
 	client, peer := freeURL(t), freeURL(t)
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
@@ -51,9 +55,14 @@ func startEtcd(t testing.TB) *Etcd {
 	case <-time.After(30 * time.Second):
 		t.Fatal("etcd did not become ready")
 	}
-	c := v3client.New(e.Server)
-	t.Cleanup(func() { c.Close() })
-	return NewEtcd(c)
+	in := v3client.New(e.Server)
+	t.Cleanup(func() { in.Close() })
+	out, err := clientv3.New(clientv3.Config{Endpoints: []string{client.String()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	return NewEtcd(in), NewEtcd(out)
 }
 
 func freeURL(t testing.TB) url.URL {
@@ -79,7 +88,15 @@ func backends(t *testing.T, test func(t *testing.T, b Backend)) {
 		if testing.Short() {
 			t.Skip("starts an etcd")
 		}
-		test(t, startEtcd(t))
+		inside, _ := startEtcd(t)
+		test(t, inside)
+	})
+	t.Run("remote etcd", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("starts an etcd")
+		}
+		_, remote := startEtcd(t)
+		test(t, remote)
 	})
 }
 

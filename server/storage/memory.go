@@ -181,6 +181,25 @@ func (m *Memory) since(prefix string, from int64) []Change {
 	return changes
 }
 
+// History reads the past.
+func (m *Memory) History(ctx context.Context, prefix string, from, to int64, limit int) (all []Past, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if from <= m.compacted {
+		return nil, ErrCompacted
+	}
+	for _, ch := range m.since(prefix, from) {
+		if ch.Mod > to {
+			break
+		}
+		if len(all) == limit {
+			return nil, ErrCompacted
+		}
+		all = append(all, Past{ch, m.at(ch.Key, ch.Mod-1)})
+	}
+	return all, ctx.Err()
+}
+
 // RequestProgress makes watches report.
 func (m *Memory) RequestProgress(ctx context.Context) error {
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -24,9 +25,9 @@ func TestRandom(t *testing.T) {
 	backends(t, func(t *testing.T, b Backend) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
-		s := runStore(t, b, Options{}, podResource, nodeResource)
+		f := &flaky{Backend: b}
+		s := runStore(t, f, Options{Log: slog.New(slog.DiscardHandler)}, podResource, nodeResource)
 		c := s.Collection(podResource.GroupResource)
-		m, _ := b.(*Memory)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -46,9 +47,7 @@ func TestRandom(t *testing.T) {
 		for n := range 4 {
 			writing.Go(func() { writeAtRandom(ctx, t, c, rand.New(rand.NewPCG(seed, uint64(100+n))), 300) })
 		}
-		if m != nil {
-			writing.Go(func() { disturb(ctx, m, rand.New(rand.NewPCG(seed, 200))) })
-		}
+		writing.Go(func() { disturb(ctx, f, rand.New(rand.NewPCG(seed, 200))) })
 		writing.Wait()
 		final, err := c.List(ctx, ListOptions{})
 		if err != nil {
@@ -221,25 +220,49 @@ func writeAtRandom(ctx context.Context, t *testing.T, c *Collection, random *ran
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 			t.Errorf("write: %v", err)
 		}
-		if random.IntN(4) == 0 {
-			sleep(ctx, time.Millisecond)
+		if random.IntN(2) == 0 {
+			sleep(ctx, 2*time.Millisecond)
 		}
 	}
 }
 
-// disturb breaks watches and compacts.
-func disturb(ctx context.Context, m *Memory, random *rand.Rand) {
-	for range 10 {
-		sleep(ctx, time.Duration(random.IntN(20))*time.Millisecond)
-		switch random.IntN(3) {
-		case 0:
-			m.Break(errors.New("connection lost"))
-		case 1:
-			m.Break(ErrCompacted)
-		default:
-			rev, _ := m.Revision(ctx)
-			m.Compact(ctx, rev)
-			m.Break(errors.New("connection lost"))
+// flaky is a Backend whose watch can be cut.
+type flaky struct {
+	Backend
+	mu  sync.Mutex // protects cut
+	cut context.CancelCauseFunc
+}
+
+var errCut = errors.New("connection lost")
+
+func (f *flaky) Watch(ctx context.Context, prefix string, from int64, sink func([]Change, int64)) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f.mu.Lock()
+	f.cut = cancel
+	f.mu.Unlock()
+	err := f.Backend.Watch(inner, prefix, from, sink)
+	if ctx.Err() == nil && inner.Err() != nil {
+		return errCut
+	}
+	return err
+}
+
+// disturb cuts the watch again and again. Half of the time it compacts all that
+// was written since, so that the watch cannot resume.
+func disturb(ctx context.Context, f *flaky, random *rand.Rand) {
+	for range 8 {
+		sleep(ctx, time.Duration(random.IntN(40))*time.Millisecond)
+		f.mu.Lock()
+		if f.cut != nil {
+			f.cut(errCut)
+		}
+		f.mu.Unlock()
+		if random.IntN(2) == 0 {
+			sleep(ctx, firstPause/2)
+			if rev, err := f.Revision(ctx); err == nil {
+				f.Compact(ctx, rev)
+			}
 		}
 	}
 }

@@ -30,10 +30,17 @@ func (c *Collection) Get(ctx context.Context, namespace, name, rv string) (*Item
 	return item, err
 }
 
-// await waits until the cache is as new as a resourceVersion asks for.
+// await waits until the cache is as new as a resourceVersion asks for. It does
+// not wait for a cache that is being loaded anew: etcd is quicker then.
 func (c *Collection) await(ctx context.Context, rv string, wanted int64) error {
 	switch {
 	case rv == "":
+		if err := c.waitLoaded(ctx); err != nil {
+			return err
+		}
+		if !c.isSynced() {
+			return errUnsynced
+		}
 		return c.fresh(ctx)
 	case wanted == 0:
 		return c.waitLoaded(ctx)

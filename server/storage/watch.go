@@ -57,9 +57,14 @@ func (c *Collection) startWatch(ctx context.Context, o WatchOptions) (*Watcher, 
 	}
 	// A watch of the changes after a revision may start before the cache has
 	// that revision: they are all still to come.
-	if wanted > 0 && !initial {
-		err = c.waitLoaded(ctx)
-	} else {
+	switch {
+	case wanted > 0 && !initial:
+		if err = c.waitLoaded(ctx); err == nil {
+			err = c.reach(ctx, wanted)
+		}
+	case o.ResourceVersion == "":
+		err = c.fresh(ctx)
+	default:
 		err = c.await(ctx, o.ResourceVersion, wanted)
 	}
 	if err != nil {

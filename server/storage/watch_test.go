@@ -292,3 +292,70 @@ func TestSetBack(t *testing.T) {
 		t.Errorf("watch of a history that is no more: %v", err)
 	}
 }
+
+// TestPast: a server that has just started serves watches from before its start.
+func TestPast(t *testing.T) {
+	backends(t, func(t *testing.T, b Backend) {
+		first := runStore(t, b, Options{}, podResource)
+		c := first.Collection(podResource.GroupResource)
+		x := mustCreate(t, c, pod("a", "x"))
+		mustUpdate(t, c, "a", "x", onNode("n1"))
+		mustUpdate(t, c, "a", "x", onNode("n2"))
+		mustCreate(t, c, pod("a", "y"))
+		c.Delete(t.Context(), "a", "y", WriteOptions{}, nil)
+		b.Put(t.Context(), "/elsewhere", nil, 0, 0)
+
+		second := runStore(t, b, Options{}, podResource)
+		c = second.Collection(podResource.GroupResource)
+		for name, tc := range map[string]struct {
+			sel  Selection
+			want []string
+		}{
+			"all":  {Selection{}, []string{"MODIFIED a/x", "MODIFIED a/x", "ADDED a/y", "DELETED a/y", "ADDED a/z"}},
+			"node": {Selection{Fields: fields.OneTermEqualSelector("spec.nodeName", "n1")}, []string{"ADDED a/x", "DELETED a/x"}},
+		} {
+			w := startWatch(t, c, WatchOptions{Selection: tc.sel, ResourceVersion: strconv.FormatInt(x.Revision, 10)})
+			if name == "all" {
+				mustCreate(t, c, pod("a", "z"))
+			}
+			if got := tell(next(t, w, len(tc.want))); !slices.Equal(got, tc.want) {
+				t.Errorf("%s: got %v, want %v", name, got, tc.want)
+			}
+		}
+		rev, _ := b.Revision(t.Context())
+		if err := b.Compact(t.Context(), rev); err != nil {
+			t.Fatal(err)
+		}
+		c = runStore(t, b, Options{}, podResource).Collection(podResource.GroupResource)
+		if _, err := c.Watch(t.Context(), WatchOptions{ResourceVersion: strconv.FormatInt(x.Revision, 10)}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("watch from a compacted revision: %v", err)
+		}
+	})
+}
+
+// TestCompaction: two servers take turns and keep an interval's worth.
+func TestCompaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		for range 2 {
+			s := New(m, Options{})
+			s.Add(podResource)
+			running.Go(func() { s.Run(ctx) })
+			sleep(ctx, time.Minute)
+		}
+		sleep(ctx, 11*time.Minute)
+		out, _ := m.Put(ctx, "/registry/x", nil, 0, 0)
+		sleep(ctx, 5*time.Minute)
+		if m.compacted >= out.Revision {
+			t.Errorf("compacted to %d after 5 minutes, but %d was written since", m.compacted, out.Revision)
+		}
+		sleep(ctx, 6*time.Minute)
+		if m.compacted < out.Revision {
+			t.Errorf("compacted to %d after 11 minutes, want %d", m.compacted, out.Revision)
+		}
+	})
+}

@@ -52,10 +52,17 @@ type topic struct {
 	stirred  bool // it is in the window's list of the same name
 }
 
-const minWindow = 64
+const (
+	minWindow = 64
+	// firstNumber leaves room for changes of the past before it.
+	firstNumber = 1 << 40
+)
 
 func newWindow(limit int, age time.Duration) window {
-	return window{slots: make([]*change, minWindow), limit: max(limit, minWindow), age: age, topics: map[string]map[string]*topic{}}
+	return window{
+		slots: make([]*change, minWindow), limit: max(limit, minWindow), age: age,
+		first: firstNumber, next: firstNumber, topics: map[string]map[string]*topic{},
+	}
 }
 
 func (w *window) restart(rev int64) {
@@ -94,11 +101,36 @@ func (w *window) makeRoom(now time.Time) {
 		}
 		return
 	}
-	bigger := make([]*change, 2*len(w.slots))
+	w.resize(2 * len(w.slots))
+}
+
+func (w *window) resize(size int) {
+	bigger := make([]*change, size)
 	for n := w.first; n < w.next; n++ {
-		bigger[n%int64(len(bigger))] = w.slots[n%int64(len(w.slots))]
+		bigger[n%int64(size)] = w.slots[n%int64(len(w.slots))]
 	}
 	w.slots = bigger
+}
+
+// room is how many more changes fit.
+func (w *window) room() int { return w.limit - int(w.next-w.first) }
+
+// prepend adds the changes that came before the window, all of those after a
+// revision. They are as good as new ones: somebody has just asked for them.
+func (w *window) prepend(rev int64, past []*change) {
+	for size := len(w.slots); ; size *= 2 {
+		if size >= len(past)+int(w.next-w.first) {
+			w.resize(size)
+			break
+		}
+	}
+	w.first -= int64(len(past))
+	now := time.Now()
+	for n, c := range past {
+		c.at = now
+		w.slots[(w.first+int64(n))%int64(len(w.slots))] = c
+	}
+	w.start = rev
 }
 
 // file adds a change to the topics that it concerns.
