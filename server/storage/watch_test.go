@@ -220,8 +220,9 @@ func TestBlindWatch(t *testing.T) {
 	if err := c.fresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := startWatch(t, c, WatchOptions{SendInitial: no()})
-	blind := w.rev
+	w := startWatch(t, c, WatchOptions{ResourceVersion: "1"})
+	next(t, w, 4)
+	blind := s.Progress()
 
 	m.mu.Lock() // the watch sees nothing of this until it is over
 	write := func(name, label string) {
