@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -93,6 +94,9 @@ func backendError(gr schema.GroupResource, verb string, err error) error {
 	var known *apierrors.StatusError
 	if err == nil || errors.As(err, &known) {
 		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %v", context.DeadlineExceeded), 0)
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if c := status.Code(e); c == codes.Unavailable || c == codes.DeadlineExceeded {

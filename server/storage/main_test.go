@@ -36,33 +36,47 @@ func TestMain(m *testing.M) {
 // returns a client inside the process and one that goes over the wire.
 func startEtcd(t testing.TB) (inside, remote *Etcd) {
 	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir = t.TempDir()
-	cfg.LogLevel = "panic"
-	cfg.UnsafeNoFsync = true
-	cfg.TickMs, cfg.ElectionMs = 10, 100 // elects itself sooner
-	client, peer := freeURL(t), freeURL(t)
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	member := newMember(t)
+	e := member.start(t)
 	t.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(30 * time.Second):
-		t.Fatal("etcd did not become ready")
-	}
 	in := v3client.New(e.Server)
 	t.Cleanup(func() { in.Close() })
-	out, err := clientv3.New(clientv3.Config{Endpoints: []string{client.String()}, Logger: zap.NewNop()})
+	out, err := clientv3.New(clientv3.Config{Endpoints: []string{member.client.String()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { out.Close() })
 	return NewEtcd(in), NewEtcd(out)
+}
+
+// member is an etcd that can be stopped and started again.
+type member struct {
+	dir          string
+	client, peer url.URL
+}
+
+func newMember(t testing.TB) member { return member{t.TempDir(), freeURL(t), freeURL(t)} }
+
+func (m member) start(t testing.TB) *embed.Etcd {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir = m.dir
+	cfg.LogLevel = "panic"
+	cfg.UnsafeNoFsync = true
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // elects itself sooner
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{m.client}, []url.URL{m.client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{m.peer}, []url.URL{m.peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(30 * time.Second):
+		t.Fatal("etcd did not become ready")
+	}
+	return e
 }
 
 func freeURL(t testing.TB) url.URL {
