@@ -29,7 +29,7 @@ func (c *change) gone() *Item {
 // Watchers are positions in it. It is bounded by number and age: it grows only
 // while its oldest change is younger than age. Its collection's mu protects it.
 type window struct {
-	slots       []*change // number n is in slots[n % len(slots)]
+	slots       []*change // number n is in slots[n % len(slots)]; some power of 2 of them
 	first, next int64     // it holds the numbers first <= n < next
 	start       int64     // every change with a greater revision is in it
 	gaps        [][2]int64
@@ -53,7 +53,7 @@ type topic struct {
 }
 
 const (
-	minWindow = 64
+	minWindow = 128
 	// firstNumber leaves room for changes of the past before it.
 	firstNumber = 1 << 40
 )
@@ -79,9 +79,7 @@ func (w *window) restart(rev int64) {
 
 func (w *window) append(c *change) {
 	c.at = time.Now()
-	if w.next-w.first == int64(len(w.slots)) {
-		w.makeRoom(c.at)
-	}
+	w.makeRoom(c.at)
 	w.slots[w.next%int64(len(w.slots))] = c
 	for field, values := range w.topics {
 		w.file(values, field, c)
@@ -89,19 +87,28 @@ func (w *window) append(c *change) {
 	w.next++
 }
 
-// makeRoom forgets the oldest change if it may be forgotten, else grows.
+// makeRoom forgets what is too old, and grows for what is not. A few changes are
+// kept whatever their age; more would hold on to the objects of a busy hour.
 func (w *window) makeRoom(now time.Time) {
-	oldest := w.slots[w.first%int64(len(w.slots))]
-	if len(w.slots) >= w.limit || now.Sub(oldest.at) > w.age {
-		w.start = oldest.rev
-		w.slots[w.first%int64(len(w.slots))] = nil
-		w.first++
-		for len(w.gaps) > 0 && w.gaps[0][1] <= w.start {
-			w.gaps = w.gaps[1:]
-		}
-		return
+	for w.next-w.first >= minWindow && now.Sub(w.at(w.first).at) > w.age {
+		w.forget()
 	}
-	w.resize(2 * len(w.slots))
+	switch full := w.next-w.first == int64(len(w.slots)); {
+	case full && len(w.slots) < w.limit:
+		w.resize(2 * len(w.slots))
+	case full:
+		w.forget()
+	}
+}
+
+// forget drops the oldest change.
+func (w *window) forget() {
+	w.start = w.at(w.first).rev
+	w.slots[w.first%int64(len(w.slots))] = nil
+	w.first++
+	for len(w.gaps) > 0 && w.gaps[0][1] <= w.start {
+		w.gaps = w.gaps[1:]
+	}
 }
 
 func (w *window) resize(size int) {
