@@ -102,3 +102,41 @@ func BenchmarkWrite(b *testing.B) {
 		mustCreate(b, c, pod("a", fmt.Sprint(i)))
 	}
 }
+
+// BenchmarkEtcd is what one client sees of a real etcd, in this process or over
+// the wire: a consistent read, and one right after a write.
+func BenchmarkEtcd(b *testing.B) {
+	inside, remote := startEtcd(b)
+	for name, backend := range map[string]Backend{"inside": inside, "remote": remote} {
+		s := runStore(b, backend, Options{}, podResource)
+		c := s.Collection(podResource.GroupResource)
+		mustCreate(b, c, pod(name, "x"))
+		b.Run("get-"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.Get(b.Context(), name, "x", ""); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("get-parallel-"+name, func(b *testing.B) {
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := c.Get(b.Context(), name, "x", ""); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+		b.Run("update-get-"+name, func(b *testing.B) {
+			i := 0
+			for b.Loop() {
+				i++
+				mustUpdate(b, c, name, "x", labelled("i", fmt.Sprint(i)))
+				if _, err := c.Get(b.Context(), name, "x", ""); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
