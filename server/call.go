@@ -1,0 +1,225 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// call is one request about objects on its way through a verb.
+type call struct {
+	*requestInfo
+	s    *Server
+	w    http.ResponseWriter
+	r    *http.Request
+	user user.Info
+	kind *registry.Kind        // the row that the URL names
+	sub  *registry.Subresource // nil: the object itself
+	out  mediaType
+
+	mu       sync.Mutex // protects warnings: admission may warn from goroutines
+	warnings []string
+}
+
+// collection is where the objects are stored.
+func (c *call) collection() (*storage.Collection, error) {
+	if col := c.s.Store.Collection(c.kind.Stored().GroupResource()); col != nil {
+		return col, nil
+	}
+	return nil, errMethodNotAllowed()
+}
+
+// served converts an object from the stored version to the one that is served.
+func (c *call) served(obj runtime.Object) (runtime.Object, error) { return fromStored(c.kind, obj) }
+
+func fromStored(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
+	if k.FromStored == nil {
+		return obj, nil
+	}
+	return k.FromStored(obj)
+}
+
+// stored converts an object from the served version to the stored one, and
+// fills in both versions' defaults.
+func (c *call) stored(obj runtime.Object) (runtime.Object, error) { return toStored(c.kind, obj) }
+
+func toStored(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	if k.ToStored == nil {
+		return obj, nil
+	}
+	obj, err := k.ToStored(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	stored := k.Stored()
+	if stored.Default != nil {
+		stored.Default(obj)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(stored.GroupVersionKind)
+	return obj, nil
+}
+
+// warn adds a Warning header to the reply, once per text.
+func (c *call) warn(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.warnings {
+		if known == text {
+			return
+		}
+	}
+	c.warnings = append(c.warnings, text)
+}
+
+// flushWarnings writes the Warning headers; after the first byte of the body it
+// would be too late. Headers are bounded, as some proxies refuse large ones.
+func (c *call) flushWarnings() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := 0
+	for _, text := range c.warnings {
+		if len(text) > 1024 {
+			cut := 1024
+			for !utf8.RuneStart(text[cut]) {
+				cut--
+			}
+			text = text[:cut]
+		}
+		header, err := utilnet.NewWarningHeader(299, "-", text)
+		if total += len(text); err != nil || total > 4096 {
+			continue
+		}
+		c.w.Header().Add("Warning", header)
+	}
+	c.warnings = nil
+}
+
+// reply answers with an object of the served version, in the form asked for.
+func (c *call) reply(code int, obj runtime.Object, kind schema.GroupVersionKind) error {
+	c.flushWarnings()
+	if c.out.as != "" {
+		return c.replyAs(code, obj)
+	}
+	return writeObject(c.w, c.r, c.out, code, obj, kind)
+}
+
+// replyStored answers with an object of the stored version.
+func (c *call) replyStored(code int, obj runtime.Object) error {
+	obj, err := c.served(obj)
+	if err != nil {
+		return err
+	}
+	return c.reply(code, obj, c.kind.GroupVersionKind)
+}
+
+// body reads and decodes the request's body into an object of a kind. What
+// fieldValidation makes of unknown and duplicate fields is settled here.
+func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldValidation string) error {
+	offered := outputFor(c.kind)
+	contentType, err := inputType(c.r, offered)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(c.r)
+	if err != nil {
+		return err
+	}
+	strict, err := decode(body, contentType, kind, into)
+	if err != nil || len(strict) == 0 {
+		return err
+	}
+	switch fieldValidation {
+	case metav1.FieldValidationStrict:
+		return undecodable(strictError(strict), kind, kind, nil)
+	case metav1.FieldValidationIgnore:
+	default:
+		for _, e := range strict {
+			c.warn(e.Error())
+		}
+	}
+	return nil
+}
+
+// query converts the query parameters into an options struct.
+func query[T any](c *call, convert func(*url.Values, *T) error) (*T, error) {
+	values := c.r.URL.Query()
+	options := new(T)
+	if err := convert(&values, options); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return options, nil
+}
+
+// checkNamespace fits an object's namespace to the one of the URL.
+func checkNamespace(obj metav1.Object, namespace string) error {
+	switch own := obj.GetNamespace(); {
+	case own == namespace:
+	case own == "", namespace == "":
+		obj.SetNamespace(namespace)
+	default:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// checkName refuses an object that is not the one that the URL names.
+func checkName(obj metav1.Object, name string) error {
+	own := obj.GetName()
+	if own == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", name))
+	}
+	if own != name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", own, name))
+	}
+	return nil
+}
+
+// manager is the name that field ownership is recorded under.
+func (c *call) manager(asked string) string {
+	if asked != "" {
+		return asked
+	}
+	agent := c.r.UserAgent()
+	for i, r := range agent {
+		if r == '/' || r < ' ' || r > '~' {
+			agent = agent[:i]
+			break
+		}
+	}
+	return agent[:min(len(agent), 128)]
+}
+
+// contextKey keys what middleware leaves in a request's context.
+type contextKey int
+
+const (
+	keyUser contextKey = iota
+	keyInfo
+	keyAudit
+)
+
+func userFrom(ctx context.Context) user.Info {
+	u, _ := ctx.Value(keyUser).(user.Info)
+	return u
+}
+
+func infoFrom(ctx context.Context) *requestInfo {
+	i, _ := ctx.Value(keyInfo).(*requestInfo)
+	return i
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// protobufPrefix marks a protobuf envelope: it is followed by a runtime.Unknown.
+var protobufPrefix = []byte("k8s\x00")
+
+// protoMarshaler is what the generated protobuf code of k8s.io/api offers.
+type protoMarshaler interface{ Marshal() ([]byte, error) }
+
+type protoUnmarshaler interface{ Unmarshal([]byte) error }
+
+// readBody reads the whole body of a write, up to the limit.
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxBody {
+		return nil, errTooLarge()
+	}
+	return body, nil
+}
+
+// decode reads an object of the given kind. Strict errors (unknown and
+// duplicate fields) are returned apart, with the object: whether they matter is
+// the caller's decision.
+func decode(body []byte, contentType string, want schema.GroupVersionKind, into runtime.Object) (strict []error, err error) {
+	var got schema.GroupVersionKind
+	switch contentType {
+	case typeProtobuf:
+		got, err = decodeProtobuf(body, want, into)
+	case typeYAML:
+		got, strict, err = decodeYAML(body, want, into)
+	default:
+		got, strict, err = decodeJSON(body, want, into)
+	}
+	if err != nil {
+		return nil, undecodable(err, want, got, body)
+	}
+	if got.GroupVersion() != want.GroupVersion() {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
+	}
+	if got.Kind != want.Kind {
+		return nil, undecodable(fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, want.Version, want.Kind), want, got, body)
+	}
+	into.GetObjectKind().SetGroupVersionKind(want)
+	return strict, nil
+}
+
+// undecodable wraps a decoding error as upstream does: by the kind that the body
+// claimed, or with a glimpse of it.
+func undecodable(err error, want, got schema.GroupVersionKind, body []byte) error {
+	if got.Kind != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, got.Version, want.Kind, err))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, err, glimpse(body, 30)))
+}
+
+func glimpse(body []byte, most int) string {
+	text := string(body[:min(len(body), most)])
+	if len(body) == 0 {
+		return "<empty>"
+	}
+	if body[0] != '{' {
+		text = hex.EncodeToString([]byte(text))
+	}
+	if len(body) > most {
+		text += " ..."
+	}
+	return text
+}
+
+// strictError is upstream's wording for what Strict validation refuses.
+func strictError(errs []error) error { return runtime.NewStrictDecodingError(errs) }
+
+func decodeJSON(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, []error, error) {
+	var head metav1.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &head); err != nil {
+		return schema.GroupVersionKind{}, nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	got, err := kindOf(head, want, into, body)
+	if err != nil {
+		return got, nil, err
+	}
+	if u, ok := into.(*unstructured.Unstructured); ok {
+		object := map[string]any{}
+		strict, err := kjson.UnmarshalStrict(body, &object)
+		if err != nil {
+			return got, nil, err
+		}
+		u.Object = object
+		return got, strict, checkMetadata(u)
+	}
+	if got != want {
+		return got, nil, nil // decode reports it
+	}
+	strict, err := kjson.UnmarshalStrict(body, into)
+	return got, strict, err
+}
+
+// kindOf completes what the body says of its kind with what the URL says. An
+// unstructured object must say it itself.
+func kindOf(head metav1.TypeMeta, want schema.GroupVersionKind, into runtime.Object, body []byte) (schema.GroupVersionKind, error) {
+	gv, err := schema.ParseGroupVersion(head.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	got := gv.WithKind(head.Kind)
+	if _, ok := into.(*unstructured.Unstructured); ok {
+		if head.Kind == "" {
+			return schema.GroupVersionKind{}, runtime.NewMissingKindErrWithBody(string(body))
+		}
+		if head.APIVersion == "" {
+			return schema.GroupVersionKind{}, runtime.NewMissingVersionErr(string(body))
+		}
+		return got, nil
+	}
+	if got.Kind == "" {
+		got.Kind = want.Kind
+	}
+	if got.Version == "" {
+		got.Group, got.Version = want.Group, want.Version
+	}
+	return got, nil
+}
+
+// checkMetadata refuses custom objects whose metadata has the wrong types, which
+// a typed object would refuse by itself.
+func checkMetadata(u *unstructured.Unstructured) error {
+	raw, ok := u.Object["metadata"]
+	if !ok {
+		return nil
+	}
+	var meta metav1.ObjectMeta
+	fields, ok := raw.(map[string]any)
+	if !ok {
+		return fmt.Errorf("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta")
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &meta)
+}
+
+func decodeYAML(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, []error, error) {
+	asJSON, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return schema.GroupVersionKind{}, nil, fmt.Errorf("yaml: %w", err)
+	}
+	got, strict, err := decodeJSON(asJSON, want, into)
+	if err != nil {
+		return got, nil, err
+	}
+	// Duplicate keys are lost in the conversion: look for them here.
+	if _, dupErr := yaml.YAMLToJSONStrict(body); dupErr != nil {
+		strict = append(yamlProblems(dupErr), strict...)
+	}
+	return got, strict, nil
+}
+
+// yamlProblems takes the YAML library's list of complaints apart.
+func yamlProblems(err error) []error {
+	text := err.Error()
+	text = strings.TrimPrefix(text, "error converting YAML to JSON: ")
+	text, isList := strings.CutPrefix(text, "yaml: unmarshal errors:\n")
+	if !isList {
+		return []error{err}
+	}
+	var problems []error
+	for _, line := range strings.Split(text, "\n") {
+		problems = append(problems, errors.New(strings.TrimSpace(line)))
+	}
+	return problems
+}
+
+func decodeProtobuf(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, error) {
+	raw, ok := bytes.CutPrefix(body, protobufPrefix)
+	if !ok {
+		return schema.GroupVersionKind{}, errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(raw); err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	got, err := kindOf(metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}, want, into, body)
+	if err != nil || got != want {
+		return got, err
+	}
+	message, ok := into.(protoUnmarshaler)
+	if !ok {
+		return got, fmt.Errorf("object %T does not implement the protobuf marshalling interface and cannot be decoded from a protobuf message", into)
+	}
+	return got, message.Unmarshal(envelope.Raw)
+}
+
+// encodeJSON is the JSON form of an object of a kind, whatever its own TypeMeta
+// says (shared objects must not be touched to set it).
+func encodeJSON(obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
+	if u, ok := obj.(runtime.Unstructured); ok {
+		return json.Marshal(u.UnstructuredContent())
+	}
+	body, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	head := typeHead(kind)
+	rest := withoutType(body)
+	out := make([]byte, 0, len(head)+len(rest)+1)
+	out = append(out, head...)
+	if len(rest) > 1 { // more than the closing brace
+		out = append(out, ',')
+	}
+	return append(out, rest...), nil
+}
+
+// typeHead is how the JSON of a typed object begins: {"kind":"Pod","apiVersion":"v1"
+func typeHead(kind schema.GroupVersionKind) []byte {
+	if kind.Kind == "" {
+		return []byte("{")
+	}
+	return []byte(`{"kind":"` + kind.Kind + `","apiVersion":"` + kind.GroupVersion().String() + `"`)
+}
+
+// withoutType cuts the opening brace, kind and apiVersion off the JSON of a
+// typed object; they come first and hold no character that needs escaping.
+func withoutType(body []byte) []byte {
+	rest := body[1:]
+	for _, key := range []string{`"kind":"`, `"apiVersion":"`} {
+		if value, ok := bytes.CutPrefix(rest, []byte(key)); ok {
+			rest = bytes.TrimPrefix(value[bytes.IndexByte(value, '"')+1:], []byte(","))
+		}
+	}
+	return rest
+}
+
+// encodeProtobuf is an object's protobuf message, without the envelope.
+func encodeProtobuf(obj runtime.Object) ([]byte, error) {
+	message, ok := obj.(protoMarshaler)
+	if !ok {
+		return nil, errNotAcceptable([]string{typeJSON, typeYAML})
+	}
+	return message.Marshal()
+}
+
+// envelope wraps a protobuf message: prefix, kind, message.
+func envelope(kind schema.GroupVersionKind, message []byte) ([]byte, error) {
+	unknown := runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()},
+		Raw:      message,
+	}
+	raw, err := unknown.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return append(bytes.Clone(protobufPrefix), raw...), nil
+}

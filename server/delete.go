@@ -1,0 +1,351 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/admission"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// delete serves DELETE on an object.
+func (c *call) delete() error {
+	options, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	obj, gone, err := c.remove(c.r.Context(), col, c.objectNamespace(), c.Name, options)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if !gone && options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground {
+		code = http.StatusAccepted
+	}
+	if gone && !returnsDeleted(c.kind.GroupResource()) {
+		return c.reply(http.StatusOK, deletedStatus(c.kind, obj), statusKind)
+	}
+	return c.replyStored(code, obj)
+}
+
+// returnsDeleted tells the kinds whose delete answers with the object, by long
+// standing; the others answer with a Status.
+func returnsDeleted(gr schema.GroupResource) bool {
+	switch gr.Group {
+	case "":
+		return slices.Contains([]string{"pods", "podtemplates", "persistentvolumes", "persistentvolumeclaims", "resourcequotas", "services", "serviceaccounts"}, gr.Resource)
+	case "storage.k8s.io":
+		return slices.Contains([]string{"storageclasses", "volumeattachments", "csidrivers", "csinodes", "volumeattributesclasses"}, gr.Resource)
+	case "resource.k8s.io":
+		return true
+	}
+	return false
+}
+
+func deletedStatus(k *registry.Kind, obj runtime.Object) *metav1.Status {
+	details := &metav1.StatusDetails{Group: k.Group, Kind: k.Plural}
+	if m, err := meta.Accessor(obj); err == nil {
+		details.Name, details.UID = m.GetName(), m.GetUID()
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess, Details: details}
+}
+
+var deleteOptionsKind = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
+
+// deleteOptions come in the body or, without one, in the query.
+func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
+	offered := []string{typeJSON, typeYAML, typeProtobuf}
+	body, err := readBody(c.r)
+	if err != nil {
+		return nil, err
+	}
+	options := &metav1.DeleteOptions{}
+	if len(body) > 0 {
+		contentType, err := inputType(c.r, offered)
+		if err != nil {
+			return nil, err
+		}
+		if err := decodeDeleteOptions(body, contentType, options); err != nil {
+			return nil, err
+		}
+	} else if options, err = query(c, func(v *url.Values, o *metav1.DeleteOptions) error {
+		return metav1.Convert_url_Values_To_v1_DeleteOptions(v, o, nil)
+	}); err != nil {
+		return nil, err
+	}
+	typeOptions(options, "DeleteOptions")
+	if err := optionErrors("DeleteOptions", metav1validation.ValidateDeleteOptions(options)); err != nil {
+		return nil, err
+	}
+	if g := options.GracePeriodSeconds; g != nil && *g < 0 {
+		*g = 1
+	}
+	return options, nil
+}
+
+// decodeDeleteOptions takes DeleteOptions of any group version: clients send
+// them in the group of the object.
+func decodeDeleteOptions(body []byte, contentType string, into *metav1.DeleteOptions) error {
+	var err error
+	switch contentType {
+	case typeProtobuf:
+		var envelope runtime.Unknown
+		if err = envelope.Unmarshal(bytes.TrimPrefix(body, protobufPrefix)); err == nil {
+			err = into.Unmarshal(envelope.Raw)
+		}
+	case typeYAML:
+		err = yaml.Unmarshal(body, into)
+	default:
+		err = kjson.UnmarshalCaseSensitivePreserveInts(body, into)
+	}
+	if err != nil {
+		return undecodable(err, deleteOptionsKind, schema.GroupVersionKind{}, body)
+	}
+	return nil
+}
+
+// remove deletes an object, or marks it for deletion when finalizers or a grace
+// period keep it. It returns the last state, and whether the object is gone.
+func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, name string, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	k := c.kind.Stored()
+	dryRun := len(options.DryRun) > 0
+	for {
+		var verdict deletion
+		req := &admission.Request{
+			Operation: admission.Delete, Resource: c.GVR, Kind: k.GroupVersionKind, Namespace: c.Namespace, Name: name,
+			Options: options, DryRun: dryRun, User: c.user, Warn: c.warn, Annotate: c.annotate,
+		}
+		if k.Namespaced {
+			req.Namespace = namespace
+		}
+		item, err := col.Update(ctx, namespace, name, storage.WriteOptions{DryRun: dryRun}, func(current runtime.Object) (runtime.Object, error) {
+			current.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+			req.Old = current.DeepCopyObject()
+			if err := c.admitDelete(ctx, req); err != nil {
+				return nil, err
+			}
+			verdict = decideDeletion(k, current, options, time.Now())
+			if verdict.err != nil {
+				return nil, verdict.err
+			}
+			if verdict.now {
+				return nil, errDeleteNow
+			}
+			return current, nil // marked in place, or unchanged if pending
+		})
+		switch {
+		case err == nil:
+			req.Finish(ctx, finished(item.Object, dryRun))
+			return item.Object, false, nil
+		case !errors.Is(err, errDeleteNow):
+			req.Finish(ctx, req.Old)
+			return nil, false, err
+		}
+		last, again, err := c.removeNow(ctx, col, namespace, name, req.Old, dryRun)
+		if again {
+			req.Finish(ctx, req.Old)
+			continue
+		}
+		if err != nil || dryRun {
+			req.Finish(ctx, req.Old)
+		} else {
+			req.Finish(ctx, nil)
+		}
+		return last, true, err
+	}
+}
+
+// errDeleteNow ends the reading half of a deletion: nothing keeps the object.
+var errDeleteNow = errors.New("delete now")
+
+// removeNow deletes the object as it was when the decision was made; again says
+// that it has changed since.
+func (c *call) removeNow(ctx context.Context, col *storage.Collection, namespace, name string, decided runtime.Object, dryRun bool) (last runtime.Object, again bool, err error) {
+	m, err := meta.Accessor(decided)
+	if err != nil {
+		return nil, false, err
+	}
+	uid, rv := m.GetUID(), m.GetResourceVersion()
+	pre := &metav1.Preconditions{UID: (*types.UID)(&uid), ResourceVersion: &rv}
+	item, err := col.Delete(ctx, namespace, name, storage.WriteOptions{DryRun: dryRun, Preconditions: pre}, nil)
+	if apierrors.IsConflict(err) && ctx.Err() == nil {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return item.Object, false, nil
+}
+
+func (c *call) admitDelete(ctx context.Context, req *admission.Request) error {
+	if err := c.s.Admission.Mutate(ctx, req); err != nil {
+		return err
+	}
+	return c.s.Admission.Validate(ctx, req)
+}
+
+// deletion is what a delete does to an object.
+type deletion struct {
+	now     bool // remove it: nothing keeps it
+	pending bool // it is being deleted already, and this changes nothing
+	err     error
+}
+
+// decideDeletion works out what a delete means for an object, and marks obj
+// accordingly: it is pure but for that.
+func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.DeleteOptions, now time.Time) deletion {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return deletion{err: err}
+	}
+	if err := checkPreconditions(k, m, options.Preconditions); err != nil {
+		return deletion{err: err}
+	}
+	if ns, ok := namespaceOf(obj); ok {
+		return decideNamespace(ns, options, now)
+	}
+	graceful, pending := markGraceful(k, obj, m, options.GracePeriodSeconds, now)
+	if pending {
+		return deletion{pending: true}
+	}
+	m.SetFinalizers(finalizersFor(k, m, options))
+	if len(m.GetFinalizers()) > 0 {
+		if !graceful {
+			markDeleted(m, now)
+		}
+		return deletion{}
+	}
+	if graceful && *m.GetDeletionGracePeriodSeconds() > 0 {
+		return deletion{}
+	}
+	return deletion{now: true}
+}
+
+func checkPreconditions(k *registry.Kind, m metav1.Object, pre *metav1.Preconditions) error {
+	if pre == nil {
+		return nil
+	}
+	resource := schema.GroupResource{Group: k.Group, Resource: k.Kind}
+	if pre.UID != nil && *pre.UID != m.GetUID() {
+		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, m.GetUID()))
+	}
+	if pre.ResourceVersion != nil && *pre.ResourceVersion != m.GetResourceVersion() {
+		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, m.GetResourceVersion()))
+	}
+	return nil
+}
+
+// markGraceful gives an object its grace period, or shortens the one it has.
+// pending: it has one, and the request would not shorten it.
+func markGraceful(k *registry.Kind, obj runtime.Object, m metav1.Object, asked *int64, now time.Time) (graceful, pending bool) {
+	if k.GracePeriod == nil {
+		return false, false
+	}
+	if m.GetDeletionTimestamp() == nil {
+		grace := k.GracePeriod(obj, asked)
+		if grace <= 0 && len(m.GetFinalizers()) == 0 {
+			return false, false
+		}
+		deadline := metav1.NewTime(now.Add(time.Duration(grace) * time.Second)).Rfc3339Copy()
+		m.SetDeletionTimestamp(&deadline)
+		m.SetDeletionGracePeriodSeconds(&grace)
+		bumpGeneration(m)
+		return true, false
+	}
+	left := m.GetDeletionGracePeriodSeconds()
+	if left == nil || *left == 0 {
+		return false, false
+	}
+	if asked == nil || *asked >= *left {
+		return false, true
+	}
+	grace := *asked
+	deadline := m.GetDeletionTimestamp().Add(time.Duration(grace-*left) * time.Second)
+	if deadline.Before(now) {
+		deadline = now
+		if grace != 0 {
+			grace = 1 // still graceful: whoever watches the object has the last word
+		}
+	}
+	when := metav1.NewTime(deadline).Rfc3339Copy()
+	m.SetDeletionTimestamp(&when)
+	m.SetDeletionGracePeriodSeconds(&grace)
+	return true, false
+}
+
+// markDeleted marks an object that finalizers keep and that has no grace.
+func markDeleted(m metav1.Object, now time.Time) {
+	when := metav1.NewTime(now).Rfc3339Copy()
+	if m.GetDeletionTimestamp() == nil {
+		bumpGeneration(m)
+	}
+	if m.GetDeletionTimestamp() == nil || m.GetDeletionTimestamp().After(now) {
+		m.SetDeletionTimestamp(&when)
+	}
+	none := int64(0)
+	m.SetDeletionGracePeriodSeconds(&none)
+}
+
+func bumpGeneration(m metav1.Object) {
+	if m.GetGeneration() > 0 {
+		m.SetGeneration(m.GetGeneration() + 1)
+	}
+}
+
+// finalizersFor adds or removes the finalizers by which the garbage collector is
+// told what to do with dependents.
+func finalizersFor(k *registry.Kind, m metav1.Object, options *metav1.DeleteOptions) []string {
+	orphan, foreground := propagation(k, m, options)
+	var kept []string
+	for _, f := range m.GetFinalizers() {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			kept = append(kept, f)
+		}
+	}
+	if orphan {
+		kept = append(kept, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		kept = append(kept, metav1.FinalizerDeleteDependents)
+	}
+	return kept
+}
+
+// propagation is what the request says about dependents, else what an earlier
+// one said, else the kind's default.
+func propagation(k *registry.Kind, m metav1.Object, options *metav1.DeleteOptions) (orphan, foreground bool) {
+	//lint:ignore SA1019 old clients still send it
+	if o := options.OrphanDependents; o != nil {
+		return *o, false
+	}
+	if p := options.PropagationPolicy; p != nil {
+		return *p == metav1.DeletePropagationOrphan, *p == metav1.DeletePropagationForeground
+	}
+	orphan = slices.Contains(m.GetFinalizers(), metav1.FinalizerOrphanDependents)
+	foreground = slices.Contains(m.GetFinalizers(), metav1.FinalizerDeleteDependents)
+	if !orphan && !foreground {
+		orphan = k.OrphanByDefault
+	}
+	return orphan, foreground
+}

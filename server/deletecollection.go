@@ -1,0 +1,59 @@
+package server
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/server/storage"
+)
+
+// deleteCollection serves DELETE on a collection: every object that the
+// selectors pick is deleted by the rules for one. It answers with the list of
+// what it deleted. Objects that are gone in the meantime don't matter.
+func (c *call) deleteCollection() error {
+	ctx := c.r.Context()
+	if c.kind.Namespaced && c.Namespace == "" {
+		return errMethodNotAllowed()
+	}
+	options, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	list, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	selection, err := c.selection(list)
+	if err != nil {
+		return err
+	}
+	page, err := col.List(ctx, storage.ListOptions{Selection: selection, Limit: list.Limit, Continue: list.Continue})
+	if err != nil {
+		return err
+	}
+	deleted := &storage.Page{Revision: page.Revision, Continue: page.Continue, Remaining: page.Remaining}
+	for _, item := range page.Items {
+		// Each object decides anew which preconditions and finalizers apply.
+		obj, _, err := c.remove(ctx, col, item.Namespace, item.Name, options.DeepCopy())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		deleted.Items = append(deleted.Items, itemOf(item, obj))
+	}
+	c.flushWarnings()
+	return c.replyPage(http.StatusOK, deleted)
+}
+
+// itemOf is an item with another state of the object, encoded on its own.
+func itemOf(item *storage.Item, obj runtime.Object) *storage.Item {
+	return &storage.Item{Object: obj, Namespace: item.Namespace, Name: item.Name, UID: item.UID, Revision: item.Revision}
+}

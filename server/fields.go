@@ -1,0 +1,222 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/server/registry"
+)
+
+// fieldManagers keeps book of who owns which field (metadata.managedFields), and
+// merges what is applied. There is one manager for each kind and subresource,
+// made when it is first needed.
+type fieldManagers struct {
+	kinds *registry.Table
+	// builtIn knows the schemas of the built-in kinds. They take a while to
+	// parse, so not before the first write.
+	builtIn func() managedfields.TypeConverter
+
+	mu       sync.Mutex // protects managers
+	managers map[fieldManagerKey]fieldManagerEntry
+}
+
+type fieldManagerKey struct {
+	kind        schema.GroupVersionKind
+	subresource string
+}
+
+// fieldManagerEntry remembers the row it was made for: a custom kind's row is
+// replaced when its definition changes.
+type fieldManagerEntry struct {
+	row     *registry.Kind
+	manager *managedfields.FieldManager
+}
+
+func newFieldManagers(kinds *registry.Table) *fieldManagers {
+	return &fieldManagers{
+		kinds: kinds,
+		builtIn: sync.OnceValue(func() managedfields.TypeConverter {
+			return applyconfigurations.NewTypeConverter(scheme.Scheme)
+		}),
+		managers: map[fieldManagerKey]fieldManagerEntry{},
+	}
+}
+
+// of returns the manager of a kind's subresource ("" for the object itself).
+func (f *fieldManagers) of(k *registry.Kind, subresource string) (*managedfields.FieldManager, error) {
+	key := fieldManagerKey{k.GroupVersionKind, subresource}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e, ok := f.managers[key]; ok && e.row == k {
+		return e.manager, nil
+	}
+	m, err := f.make(k, subresource)
+	if err != nil {
+		return nil, fmt.Errorf("field ownership of %s: %w", k.GroupVersionKind, err)
+	}
+	f.managers[key] = fieldManagerEntry{k, m}
+	return m, nil
+}
+
+func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfields.FieldManager, error) {
+	hub := k.Stored().GroupVersion()
+	objects := objectFactory{f.kinds}
+	reset := resetFields(k, subresource)
+	if k.JSON || !scheme.Scheme.Recognizes(k.GroupVersionKind) {
+		return managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
+	}
+	return managedfields.NewDefaultFieldManager(f.builtIn(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
+}
+
+// resetFields are the fields that a write through this door cannot change, and
+// so does not come to own: status through the object, spec through its status.
+func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+	var path fieldpath.Path
+	switch _, hasStatus := k.Sub["status"]; {
+	case subresource == "" && hasStatus:
+		path = fieldpath.MakePathOrDie("status")
+	case subresource == "status":
+		path = fieldpath.MakePathOrDie("spec")
+	default:
+		return nil
+	}
+	return map[fieldpath.APIVersion]fieldpath.Filter{
+		fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(path)),
+	}
+}
+
+// own records in obj's managedFields what a write by manager changed. live is
+// the present object, or an empty one on create. Ownership is not worth failing
+// a write for: what cannot be worked out is kept as it was.
+func (f *fieldManagers) own(k *registry.Kind, subresource string, live, obj runtime.Object, manager string) runtime.Object {
+	m, err := f.of(k, subresource)
+	if err != nil {
+		return obj
+	}
+	return m.UpdateNoErrors(live, obj, manager)
+}
+
+// apply merges a server-side apply into live.
+func (f *fieldManagers) apply(k *registry.Kind, subresource string, live, applied runtime.Object, manager string, force bool) (runtime.Object, error) {
+	m, err := f.of(k, subresource)
+	if err != nil {
+		return nil, err
+	}
+	return m.Apply(live, applied, manager, force)
+}
+
+// keepTimestamps undoes an update that would change nothing but the times in
+// managedFields, so that it isn't written.
+func keepTimestamps(obj, old runtime.Object) {
+	newMeta, err1 := meta.Accessor(obj)
+	oldMeta, err2 := meta.Accessor(old)
+	if err1 != nil || err2 != nil || len(newMeta.GetManagedFields()) == 0 {
+		return
+	}
+	present := newMeta.GetManagedFields()
+	if !sameOwners(present, oldMeta.GetManagedFields()) {
+		return
+	}
+	newMeta.SetManagedFields(oldMeta.GetManagedFields())
+	if !equality.Semantic.DeepEqual(obj, old) {
+		newMeta.SetManagedFields(present)
+	}
+}
+
+func sameOwners(a, b []metav1.ManagedFieldsEntry) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := a[i], b[i]
+		x.Time, y.Time = nil, nil
+		if !equality.Semantic.DeepEqual(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+// objectFactory makes, defaults and converts objects by the rows of the table,
+// for the field manager.
+type objectFactory struct{ kinds *registry.Table }
+
+func (o objectFactory) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	row := o.kinds.FindKind(kind)
+	if row == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("orrery", kind)
+	}
+	obj := row.New()
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	return obj, nil
+}
+
+func (o objectFactory) Default(obj runtime.Object) {
+	if row := o.kinds.FindKind(obj.GetObjectKind().GroupVersionKind()); row != nil && row.Default != nil {
+		row.Default(obj)
+	}
+}
+
+// ConvertToVersion goes to another version by way of the stored one. The merge
+// works on unstructured objects, so this also gives typed kinds their type back.
+func (o objectFactory) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	from := in.GetObjectKind().GroupVersionKind()
+	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForTarget("orrery", nil, target)
+	}
+	source := o.kinds.FindKind(from)
+	if source == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("orrery", from)
+	}
+	obj, err := typedBy(source, in)
+	if err != nil || from == to {
+		return obj, err
+	}
+	dest := o.kinds.FindKind(to)
+	if dest == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("orrery", to)
+	}
+	if source.ToStored != nil {
+		if obj, err = source.ToStored(obj); err != nil {
+			return nil, err
+		}
+	}
+	if obj, err = fromStored(dest, obj); err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(to)
+	return obj, nil
+}
+
+// typedBy turns an unstructured object into the row's own type.
+func typedBy(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
+	u, ok := obj.(runtime.Unstructured)
+	if !ok || k.JSON {
+		return obj, nil
+	}
+	typed := k.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.UnstructuredContent(), typed); err != nil {
+		return nil, err
+	}
+	typed.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return typed, nil
+}
+
+func (o objectFactory) Convert(in, out, context any) error {
+	return fmt.Errorf("convert %T to %T: not needed", in, out)
+}
+
+func (o objectFactory) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/server/storage"
+)
+
+// get serves GET on an object and on the views of it.
+func (c *call) get() error {
+	options, err := query(c, func(v *url.Values, o *metav1.GetOptions) error {
+		return metav1.Convert_url_Values_To_v1_GetOptions(v, o, nil)
+	})
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	item, err := col.Get(c.r.Context(), c.objectNamespace(), c.Name, options.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	if c.out.as != "" {
+		return c.replyStored(http.StatusOK, item.Object)
+	}
+	return c.replyItem(item)
+}
+
+// replyItem answers with the bytes that the item is kept in.
+func (c *call) replyItem(item *storage.Item) error {
+	if c.out.name == typeProtobuf {
+		message, err := c.itemProtobuf(item)
+		if err != nil {
+			return err
+		}
+		body, err := envelope(c.kind.GroupVersionKind, message)
+		if err != nil {
+			return err
+		}
+		return writeBytes(c.w, c.r, typeProtobuf, http.StatusOK, body)
+	}
+	body, err := c.itemJSON(item)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, c.r, c.out, http.StatusOK, body)
+}

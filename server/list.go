@@ -1,0 +1,322 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/storage"
+)
+
+// list serves GET on a collection.
+func (c *call) list() error {
+	options, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	selection, err := c.selection(options)
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	page, err := col.List(c.r.Context(), storage.ListOptions{
+		Selection:       selection,
+		ResourceVersion: options.ResourceVersion,
+		Match:           options.ResourceVersionMatch,
+		Limit:           options.Limit,
+		Continue:        options.Continue,
+	})
+	if err != nil {
+		return err
+	}
+	return c.replyPage(http.StatusOK, page)
+}
+
+// listOptions reads and checks the query of a list or watch.
+func (c *call) listOptions() (*metav1.ListOptions, error) {
+	o, err := query(c, func(v *url.Values, o *metav1.ListOptions) error {
+		return metav1.Convert_url_Values_To_v1_ListOptions(v, o, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	checked := &internalversion.ListOptions{
+		Watch:                c.Verb == "watch",
+		ResourceVersion:      o.ResourceVersion,
+		ResourceVersionMatch: o.ResourceVersionMatch,
+		Continue:             o.Continue,
+		Limit:                o.Limit,
+		SendInitialEvents:    o.SendInitialEvents,
+	}
+	return o, optionErrors("ListOptions", internalvalidation.ValidateListOptions(checked, true))
+}
+
+// selection turns selectors into what storage picks by.
+func (c *call) selection(o *metav1.ListOptions) (storage.Selection, error) {
+	sel := storage.Selection{Namespace: c.objectNamespace()}
+	var err error
+	if o.LabelSelector != "" {
+		if sel.Labels, err = labels.Parse(o.LabelSelector); err != nil {
+			return sel, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if o.FieldSelector != "" {
+		if sel.Fields, err = fields.ParseSelector(o.FieldSelector); err != nil {
+			return sel, apierrors.NewBadRequest(err.Error())
+		}
+		if err := c.checkFields(sel.Fields); err != nil {
+			return sel, err
+		}
+		if name, ok := sel.Fields.RequiresExactMatch(metav1.ObjectNameField); ok {
+			sel.Name = name
+		}
+	}
+	if c.Verb == "watch" && c.Name != "" {
+		sel.Name = c.Name
+	}
+	return sel, nil
+}
+
+// checkFields refuses fields that the kind cannot be selected by.
+func (c *call) checkFields(selector fields.Selector) error {
+	known := c.kind.SelectableFields(c.kind.New())
+	for _, r := range selector.Requirements() {
+		if _, ok := known[r.Field]; ok || r.Field == "metadata.namespace" {
+			continue
+		}
+		if c.kind.Fields == nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only %q, %q", r.Field, "metadata.name", "metadata.namespace"))
+		}
+		return apierrors.NewBadRequest("field label not supported: " + r.Field)
+	}
+	return nil
+}
+
+// itemJSON is the item as JSON of the served version, encoded once per item.
+func (c *call) itemJSON(item *storage.Item) ([]byte, error) {
+	return item.Encoded(c.kind.GroupVersion().String()+"+json", func(obj runtime.Object) ([]byte, error) {
+		served, err := c.served(obj)
+		if err != nil {
+			return nil, err
+		}
+		return encodeJSON(served, c.kind.GroupVersionKind)
+	})
+}
+
+// itemProtobuf is the item's protobuf message, encoded once per item.
+func (c *call) itemProtobuf(item *storage.Item) ([]byte, error) {
+	return item.Encoded(c.kind.GroupVersion().String()+"+protobuf", func(obj runtime.Object) ([]byte, error) {
+		served, err := c.served(obj)
+		if err != nil {
+			return nil, err
+		}
+		return encodeProtobuf(served)
+	})
+}
+
+func (c *call) listKind() schema.GroupVersionKind {
+	kind := c.kind.GroupVersionKind
+	kind.Kind += "List"
+	if c.kind.NewList != nil {
+		if own := c.kind.NewList().GetObjectKind().GroupVersionKind().Kind; own != "" {
+			kind.Kind = own // a custom kind may name its list as it likes
+		}
+	}
+	return kind
+}
+
+func listMeta(page *storage.Page) metav1.ListMeta {
+	return metav1.ListMeta{
+		ResourceVersion:    strconv.FormatInt(page.Revision, 10),
+		Continue:           page.Continue,
+		RemainingItemCount: page.Remaining,
+	}
+}
+
+// replyPage answers with a list, spliced together from the items' own bytes.
+func (c *call) replyPage(code int, page *storage.Page) error {
+	c.flushWarnings()
+	switch {
+	case c.out.as != "":
+		return c.replyPageAs(code, page)
+	case c.out.name == typeProtobuf:
+		return c.replyProtobuf(code, page)
+	}
+	items := make([][]byte, len(page.Items))
+	for i, item := range page.Items {
+		body, err := c.itemJSON(item)
+		if err != nil {
+			return err
+		}
+		if c.kind.JSON {
+			items[i] = body
+			continue
+		}
+		items[i] = withoutType(body) // the brace is put back below
+	}
+	head, err := json.Marshal(listMeta(page))
+	if err != nil {
+		return err
+	}
+	return c.spliceJSON(code, c.listKind(), head, items, c.kind.JSON)
+}
+
+// spliceJSON writes a list: head, then the items between commas. whole items
+// are complete objects; others have lost their opening brace with their type.
+func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, items [][]byte, whole bool) error {
+	head := append(typeHead(kind), `,"metadata":`...)
+	head = append(append(head, meta...), `,"items":[`...)
+	size := len(head) + 3
+	for _, item := range items {
+		size += len(item) + 2
+	}
+	if c.out.name == typeYAML || c.out.pretty {
+		var all bytes.Buffer
+		spliceTo(&all, head, items, whole)
+		return c.rewrite(code, all.Bytes())
+	}
+	body, done := beginBody(c.w, c.r, typeJSON, code, size)
+	buffered := &chunkWriter{to: body}
+	spliceTo(buffered, head, items, whole)
+	buffered.WriteString("\n")
+	buffered.flush()
+	done()
+	return nil
+}
+
+type stringWriter interface {
+	Write([]byte) (int, error)
+	WriteString(string) (int, error)
+}
+
+func spliceTo(w stringWriter, head []byte, items [][]byte, whole bool) {
+	w.Write(head)
+	for i, item := range items {
+		if i > 0 {
+			w.WriteString(",")
+		}
+		if !whole {
+			w.WriteString("{")
+		}
+		w.Write(item)
+	}
+	w.WriteString("]}")
+}
+
+// rewrite sends JSON as YAML or indented.
+func (c *call) rewrite(code int, body []byte) error {
+	if c.out.name == typeYAML {
+		text, err := yaml.JSONToYAML(body)
+		if err != nil {
+			return err
+		}
+		return writeBytes(c.w, c.r, typeYAML, code, text)
+	}
+	return writeJSON(c.w, c.r, c.out, code, body)
+}
+
+// chunkWriter gathers small pieces into 64 KiB writes. Errors mean that the
+// client is gone; the first one silences the rest.
+type chunkWriter struct {
+	to interface{ Write([]byte) (int, error) }
+	// buf never grows beyond chunk
+	buf []byte
+	err error
+}
+
+const chunk = 64 * 1024
+
+func (b *chunkWriter) Write(p []byte) (int, error) {
+	if len(b.buf)+len(p) > chunk {
+		b.flush()
+	}
+	if len(p) >= chunk && b.err == nil {
+		_, b.err = b.to.Write(p)
+		return len(p), b.err
+	}
+	b.buf = append(b.buf, p...)
+	return len(p), b.err
+}
+
+func (b *chunkWriter) WriteString(s string) (int, error) { return b.Write([]byte(s)) }
+
+func (b *chunkWriter) flush() {
+	if len(b.buf) > 0 && b.err == nil {
+		_, b.err = b.to.Write(b.buf)
+	}
+	b.buf = b.buf[:0]
+}
+
+// replyProtobuf splices a list message: every List type has its metadata in
+// field 1 and its items in field 2.
+func (c *call) replyProtobuf(code int, page *storage.Page) error {
+	items := make([][]byte, len(page.Items))
+	for i, item := range page.Items {
+		var err error
+		if items[i], err = c.itemProtobuf(item); err != nil {
+			return err
+		}
+	}
+	return c.spliceProtobuf(code, c.listKind(), page, items)
+}
+
+func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *storage.Page, items [][]byte) error {
+	head := listMeta(page)
+	headBytes, err := head.Marshal()
+	if err != nil {
+		return err
+	}
+	size := fieldSize(len(headBytes))
+	for _, item := range items {
+		size += fieldSize(len(item))
+	}
+	typeMeta := runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()}
+	typeBytes, err := typeMeta.Marshal()
+	if err != nil {
+		return err
+	}
+	// The envelope is runtime.Unknown: type in field 1, the message in field 2,
+	// content encoding and type (empty) in 3 and 4.
+	begin := appendField(bytes.Clone(protobufPrefix), 1, typeBytes)
+	begin = appendFieldHead(begin, 2, size)
+	body, done := beginBody(c.w, c.r, typeProtobuf, code, len(begin)+size)
+	out := &chunkWriter{to: body}
+	out.Write(begin)
+	out.Write(appendField(nil, 1, headBytes))
+	for _, item := range items {
+		out.Write(appendFieldHead(nil, 2, len(item)))
+		out.Write(item)
+	}
+	out.Write(appendField(appendField(nil, 3, nil), 4, nil))
+	out.flush()
+	done()
+	return nil
+}
+
+// appendFieldHead begins a length-delimited protobuf field.
+func appendFieldHead(b []byte, number byte, size int) []byte {
+	return binary.AppendUvarint(append(b, number<<3|2), uint64(size))
+}
+
+func appendField(b []byte, number byte, value []byte) []byte {
+	return append(appendFieldHead(b, number, len(value)), value...)
+}
+
+func fieldSize(size int) int { return len(appendFieldHead(nil, 1, size)) + size }

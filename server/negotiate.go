@@ -1,0 +1,143 @@
+package server
+
+import (
+	"mime"
+	"net/http"
+	"sort"
+	"strconv"
+	"strings"
+
+	"orrery.dev/server/registry"
+)
+
+// The media types of the API.
+const (
+	typeJSON     = "application/json"
+	typeYAML     = "application/yaml"
+	typeProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// mediaType is the outcome of negotiation: the encoding, and the form (as) that
+// the client wants objects in.
+type mediaType struct {
+	name string // typeJSON, typeYAML or typeProtobuf
+	// as is "", "Table", "PartialObjectMetadata" or
+	// "PartialObjectMetadataList"; version is its version of meta.k8s.io.
+	as, version string
+	pretty      bool
+	stream      bool // stream=watch was asked for
+}
+
+// outputFor lists the encodings that a kind can be answered in, the preferred
+// one first. Custom resources have no protobuf form; nil means our own objects
+// (Status).
+func outputFor(k *registry.Kind) []string {
+	if k != nil && k.JSON {
+		return []string{typeJSON, typeYAML}
+	}
+	return []string{typeJSON, typeYAML, typeProtobuf}
+}
+
+// negotiate picks the encoding of the reply from the Accept header: the client's
+// first preference that can be served.
+func negotiate(r *http.Request, offered []string) (mediaType, error) {
+	accept := r.Header.Values("Accept")
+	if len(accept) == 0 {
+		return mediaType{name: offered[0], pretty: wantsPretty(r)}, nil
+	}
+	for _, clause := range parseAccept(strings.Join(accept, ",")) {
+		if out, ok := clause.match(offered); ok {
+			out.pretty = out.pretty || wantsPretty(r)
+			return out, nil
+		}
+	}
+	return mediaType{}, errNotAcceptable(offered)
+}
+
+// wantsPretty tells people from programs: ?pretty decides, else the user agents
+// of command lines and browsers get indented JSON.
+func wantsPretty(r *http.Request) bool {
+	if values := r.URL.Query()["pretty"]; len(values) > 0 {
+		return isTrue(values)
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+type acceptClause struct {
+	kind    string
+	params  map[string]string
+	quality float64
+}
+
+func parseAccept(header string) []acceptClause {
+	var clauses []acceptClause
+	for _, part := range strings.Split(header, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		kind, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		c := acceptClause{kind: kind, params: params, quality: 1}
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+			c.quality = q
+		}
+		clauses = append(clauses, c)
+	}
+	sort.SliceStable(clauses, func(i, j int) bool { return clauses[i].quality > clauses[j].quality })
+	return clauses
+}
+
+// match finds the offered encoding that the clause takes.
+func (c acceptClause) match(offered []string) (mediaType, bool) {
+	name := ""
+	for _, o := range offered {
+		if c.kind == o || c.kind == "*/*" || c.kind == "application/*" || c.kind == "application/yaml" && o == typeYAML {
+			name = o
+			break
+		}
+	}
+	// Metadata and Table forms exist for every kind; metadata in protobuf too.
+	if name == "" && c.kind == typeProtobuf && strings.HasPrefix(c.params["as"], "PartialObjectMetadata") {
+		name = typeProtobuf
+	}
+	if name == "" {
+		return mediaType{}, false
+	}
+	out := mediaType{name: name, pretty: c.params["pretty"] == "1", stream: c.params["stream"] == "watch"}
+	if as := c.params["as"]; as != "" {
+		if c.params["g"] != "meta.k8s.io" || c.params["v"] != "v1" && c.params["v"] != "v1beta1" {
+			return mediaType{}, false
+		}
+		switch as {
+		case "Table":
+			if name == typeProtobuf {
+				return mediaType{}, false
+			}
+		case "PartialObjectMetadata", "PartialObjectMetadataList":
+		default:
+			return mediaType{}, false
+		}
+		out.as, out.version = as, "meta.k8s.io/"+c.params["v"]
+	}
+	return out, true
+}
+
+// inputType is the encoding of a request's body.
+func inputType(r *http.Request, offered []string) (string, error) {
+	header := r.Header.Get("Content-Type")
+	if header == "" {
+		return typeJSON, nil
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	if err == nil {
+		for _, o := range offered {
+			if kind == o {
+				return kind, nil
+			}
+		}
+	}
+	return "", errUnsupportedMediaType(offered)
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// gzipFrom is the size from which a reply is worth compressing.
+const gzipFrom = 128 * 1024
+
+// writeObject answers with one object in the negotiated encoding.
+func writeObject(w http.ResponseWriter, r *http.Request, out mediaType, code int, obj runtime.Object, kind schema.GroupVersionKind) error {
+	if out.name == typeProtobuf {
+		message, err := encodeProtobuf(obj)
+		if err != nil {
+			return err
+		}
+		body, err := envelope(kind, message)
+		if err != nil {
+			return err
+		}
+		return writeBytes(w, r, out.name, code, body)
+	}
+	body, err := encodeJSON(obj, kind)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, r, out, code, body)
+}
+
+// writeJSON answers with JSON that is at hand, turned into YAML or indented if
+// the client prefers that.
+func writeJSON(w http.ResponseWriter, r *http.Request, out mediaType, code int, body []byte) error {
+	switch {
+	case out.name == typeYAML:
+		text, err := yaml.JSONToYAML(body)
+		if err != nil {
+			return err
+		}
+		return writeBytes(w, r, out.name, code, text)
+	case out.pretty:
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, body, "", "  "); err != nil {
+			return err
+		}
+		return writeBytes(w, r, out.name, code, indented.Bytes())
+	}
+	return writeBytes(w, r, out.name, code, body, []byte("\n"))
+}
+
+// writeBytes sends a whole body, compressed if it is large and the client can.
+func writeBytes(w http.ResponseWriter, r *http.Request, contentType string, code int, chunks ...[]byte) error {
+	size := 0
+	for _, c := range chunks {
+		size += len(c)
+	}
+	body, done := beginBody(w, r, contentType, code, size)
+	for _, c := range chunks {
+		if _, err := body.Write(c); err != nil {
+			return nil // the client is gone; there is nobody to tell
+		}
+	}
+	done()
+	return nil
+}
+
+// beginBody writes the head of a reply and returns where its body goes; done
+// must be called at the end. size decides about compression.
+func beginBody(w http.ResponseWriter, r *http.Request, contentType string, code, size int) (body io.Writer, done func()) {
+	header := w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Cache-Control", "no-cache, private")
+	if size >= gzipFrom && code == http.StatusOK && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		header.Add("Vary", "Accept-Encoding")
+		w.WriteHeader(code)
+		compressor, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for unknown levels only
+		return compressor, func() { compressor.Close() }
+	}
+	w.WriteHeader(code)
+	if r.Method == http.MethodHead {
+		return io.Discard, func() {}
+	}
+	return w, func() {}
+}
+
+var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+
+// writeStatus answers with a Status and its code.
+func writeStatus(w http.ResponseWriter, r *http.Request, out mediaType, status *metav1.Status) {
+	code := int(status.Code)
+	if code == http.StatusNoContent || code == http.StatusNotModified {
+		w.WriteHeader(code)
+		return
+	}
+	if err := writeObject(w, r, out, code, status, statusKind); err != nil {
+		http.Error(w, status.Message, code)
+	}
+}

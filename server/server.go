@@ -1,0 +1,195 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/admission"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// Config is all that an API server is made of. Store, Kinds, Authenticator and
+// Authorizer are needed; every other field may be left out, and what depends on
+// it then answers 404 or is skipped.
+type Config struct {
+	Store     *storage.Store
+	Kinds     *registry.Table
+	Admission admission.Chain
+
+	// Authenticator says who is asking. A request that it does not know is
+	// anonymous if Anonymous is set, else refused with 401.
+	Authenticator authenticator.Request
+	Anonymous     bool
+	// Authorizer says what they may do; Rules answers "what may I do?".
+	Authorizer authorizer.UnconditionalAuthorizer
+	Rules      authorizer.RuleResolver
+
+	// Documents serves discovery and OpenAPI: /api, /apis, /openapi and what
+	// is directly below them.
+	Documents http.Handler
+	// Tokens issues service account tokens and publishes their keys.
+	Tokens TokenIssuer
+
+	// Kubelet is how node agents are reached for exec, logs and proxying.
+	Kubelet KubeletConfig
+
+	// Version is what /version says.
+	Version version.Info
+	// AdvertiseAddress is the address of this server that the Endpoints of the
+	// kubernetes Service name; empty: there is no such Service. Port is 6443 if
+	// zero.
+	AdvertiseAddress string
+	AdvertisePort    int32
+	// ServiceAddress is the kubernetes Service's address; empty: 10.96.0.1.
+	ServiceAddress string
+	// Bootstrap are further objects that must always exist (RBAC roles).
+	Bootstrap []runtime.Object
+
+	// AuditLog is the file that every request is recorded in; empty: none.
+	AuditLog string
+	// MaxReads and MaxWrites bound the requests in flight; 0: 400 and 200.
+	MaxReads, MaxWrites int
+	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
+	RequestTimeout time.Duration
+	// Health are further checks of /livez and /readyz, by name.
+	Health []Check
+
+	// Extra are handlers behind authentication, by path (a trailing slash takes
+	// in what is below): the row stream. Public ones are in front of it: the
+	// dashboard.
+	Extra, Public map[string]http.Handler
+
+	Log *slog.Logger
+}
+
+// KubeletConfig is how the server reaches node agents.
+type KubeletConfig struct {
+	// TLS holds the client certificate that node agents know, and the
+	// authority that theirs is checked against. Nil: no certificate, no check.
+	TLS *tls.Config
+	// Address tells where a node's agent listens. Nil: the node's InternalIP,
+	// ExternalIP or Hostname and its kubeletEndpoint port, or 10250.
+	Address func(*corev1.Node) (host string, port int32, err error)
+}
+
+// TokenIssuer makes service account tokens.
+type TokenIssuer interface {
+	// Issue signs a token for the service account, bound to the object that
+	// bound names (a Pod, Secret or Node as it is stored), or to none if nil.
+	Issue(ctx context.Context, account *corev1.ServiceAccount, bound runtime.Object, spec authenticationv1.TokenRequestSpec) (authenticationv1.TokenRequestStatus, error)
+	// Keys is the JSON web key set that verifies the tokens, Discovery the
+	// OpenID configuration that points to it.
+	Keys() ([]byte, error)
+	Discovery() ([]byte, error)
+}
+
+// Check is one named check of /livez and /readyz.
+type Check struct {
+	Name string
+	// Ready checks are part of /readyz only.
+	Ready bool
+	Run   func(context.Context) error
+}
+
+// Server is an API server. Make one with New, serve its Handler, and run Run
+// beside it.
+type Server struct {
+	Config
+	handler http.Handler
+	fields  *fieldManagers
+	kubelet *kubelet
+	metrics *metrics
+	audit   *auditLog
+	health  *health
+
+	drainMu    sync.Mutex // protects the fields below
+	drained    bool
+	onDraining map[int]context.CancelFunc // ends the watches in progress
+	lastDrain  int
+}
+
+// New makes a server.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.Kinds == nil || cfg.Authenticator == nil || cfg.Authorizer == nil {
+		return nil, fmt.Errorf("server: Store, Kinds, Authenticator and Authorizer are needed")
+	}
+	if cfg.MaxReads == 0 {
+		cfg.MaxReads = 400
+	}
+	if cfg.MaxWrites == 0 {
+		cfg.MaxWrites = 200
+	}
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = 60 * time.Second
+	}
+	if cfg.AdvertisePort == 0 {
+		cfg.AdvertisePort = 6443
+	}
+	if cfg.ServiceAddress == "" {
+		cfg.ServiceAddress = "10.96.0.1"
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
+	s.fields = newFieldManagers(cfg.Kinds)
+	s.kubelet = newKubelet(cfg.Kubelet)
+	s.metrics = newMetrics(s)
+	s.health = newHealth(s)
+	if cfg.AuditLog != "" {
+		log, err := openAuditLog(cfg.AuditLog)
+		if err != nil {
+			return nil, fmt.Errorf("open audit log: %w", err)
+		}
+		s.audit = log
+	}
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Handler serves the API.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Run does the server's own chores until ctx ends: it writes the audit log and
+// keeps the bootstrap objects. Watches in progress end with it.
+func (s *Server) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	if s.audit != nil {
+		wg.Go(func() { s.audit.run(ctx) })
+	}
+	wg.Go(func() { s.keepBootstrapped(ctx) })
+	<-ctx.Done()
+	s.Drain()
+	wg.Wait()
+	return nil
+}
+
+// Drain ends the watches in progress and fails /readyz, so that clients turn to
+// another server before this one closes.
+func (s *Server) Drain() {
+	s.drainMu.Lock()
+	defer s.drainMu.Unlock()
+	s.drained = true
+	for _, cancel := range s.onDraining {
+		cancel()
+	}
+}
+
+func (s *Server) draining() bool {
+	s.drainMu.Lock()
+	defer s.drainMu.Unlock()
+	return s.drained
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"orrery.dev/server/storage"
+)
+
+// The forms that an object can be asked for in, besides its own: a row of a
+// Table, as kubectl prints it, and its metadata alone.
+
+// defaultColumns are for kinds that say nothing about theirs.
+func defaultColumns() []metav1.TableColumnDefinition {
+	described := metav1.ObjectMeta{}.SwaggerDoc()
+	return []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: described["name"]},
+		{Name: "Created At", Type: "date", Description: described["creationTimestamp"]},
+	}
+}
+
+func (c *call) columns() []metav1.TableColumnDefinition {
+	if len(c.kind.Columns) > 0 {
+		return c.kind.Columns
+	}
+	return defaultColumns()
+}
+
+// cells are an object's row. Ages are written out here: the faces want the time
+// itself, kubectl the text.
+func (c *call) cells(obj runtime.Object) []any {
+	var raw []any
+	if c.kind.Row != nil {
+		raw = c.kind.Row(obj)
+	} else if m, err := meta.Accessor(obj); err == nil {
+		raw = []any{m.GetName(), m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
+	}
+	printed := make([]any, len(raw))
+	for i, cell := range raw {
+		printed[i] = printCell(cell)
+	}
+	return printed
+}
+
+func printCell(cell any) any {
+	switch t := cell.(type) {
+	case metav1.Time:
+		return printAge(t)
+	case *metav1.Time:
+		if t == nil {
+			return "<unknown>"
+		}
+		return printAge(*t)
+	}
+	return cell
+}
+
+func printAge(t metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(t.Time))
+}
+
+// includeObject is what the rows of a table carry of their objects.
+func (c *call) includeObject() (metav1.IncludeObjectPolicy, error) {
+	options, err := query(c, func(v *url.Values, o *metav1.TableOptions) error {
+		return metav1.Convert_url_Values_To_v1_TableOptions(v, o, nil)
+	})
+	if err != nil {
+		return "", err
+	}
+	switch options.IncludeObject {
+	case "":
+		return metav1.IncludeMetadata, nil
+	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
+		return options.IncludeObject, nil
+	}
+	return "", apierrors.NewBadRequest("unrecognized includeObject value: " + strconv.Quote(string(options.IncludeObject)))
+}
+
+// row is a stored object as a row of a table.
+func (c *call) row(obj runtime.Object, include metav1.IncludeObjectPolicy) (metav1.TableRow, error) {
+	served, err := c.served(obj)
+	if err != nil {
+		return metav1.TableRow{}, err
+	}
+	return c.rowOf(served, include)
+}
+
+func (c *call) rowOf(served runtime.Object, include metav1.IncludeObjectPolicy) (row metav1.TableRow, err error) {
+	row.Cells = c.cells(served)
+	switch include {
+	case metav1.IncludeMetadata:
+		row.Object.Object, err = c.metadataOf(served)
+	case metav1.IncludeObject:
+		row.Object.Raw, err = encodeJSON(served, c.kind.GroupVersionKind)
+	}
+	return row, err
+}
+
+func (c *call) table(page metav1.ListMeta, columns bool) *metav1.Table {
+	t := &metav1.Table{ListMeta: page, Rows: []metav1.TableRow{}}
+	t.SetGroupVersionKind(c.formKind())
+	if columns {
+		t.ColumnDefinitions = c.columns()
+	} else {
+		t.ColumnDefinitions = []metav1.TableColumnDefinition{}
+	}
+	return t
+}
+
+func (c *call) formKind() schema.GroupVersionKind {
+	gv, _ := schema.ParseGroupVersion(c.out.version)
+	return gv.WithKind(c.out.as)
+}
+
+// metadataOf is the metadata-only form of an object.
+func (c *call) metadataOf(obj runtime.Object) (*metav1.PartialObjectMetadata, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	partial := meta.AsPartialObjectMetadata(m)
+	version := c.out.version
+	if version == "" {
+		version = "meta.k8s.io/v1"
+	}
+	partial.TypeMeta = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: version}
+	return partial, nil
+}
+
+// replyAs answers with one (served) object in the form asked for. A Status is
+// no object, and goes out as it is.
+func (c *call) replyAs(code int, obj runtime.Object) error {
+	if status, ok := obj.(*metav1.Status); ok {
+		return writeObject(c.w, c.r, c.out, code, status, statusKind)
+	}
+	if c.out.as == "PartialObjectMetadata" {
+		partial, err := c.metadataOf(obj)
+		if err != nil {
+			return err
+		}
+		return writeObject(c.w, c.r, c.out, code, partial, c.formKind())
+	}
+	if c.out.as != "Table" {
+		return errNotAcceptable(outputFor(c.kind))
+	}
+	include, err := c.includeObject()
+	if err != nil {
+		return err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	table := c.table(metav1.ListMeta{ResourceVersion: m.GetResourceVersion()}, true)
+	row, err := c.rowOf(obj, include)
+	if err != nil {
+		return err
+	}
+	table.Rows = append(table.Rows, row)
+	return writeObject(c.w, c.r, c.out, code, table, c.formKind())
+}
+
+// replyPageAs answers with a list in the form asked for.
+func (c *call) replyPageAs(code int, page *storage.Page) error {
+	if c.out.as != "Table" {
+		return c.replyMetadata(code, page)
+	}
+	include, err := c.includeObject()
+	if err != nil {
+		return err
+	}
+	table := c.table(listMeta(page), true)
+	for _, item := range page.Items {
+		row, err := c.row(item.Object, include)
+		if err != nil {
+			return err
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return writeObject(c.w, c.r, c.out, code, table, c.formKind())
+}
+
+func (c *call) replyMetadata(code int, page *storage.Page) error {
+	kind := c.formKind()
+	kind.Kind = "PartialObjectMetadataList"
+	items := make([][]byte, len(page.Items))
+	for i, item := range page.Items {
+		var err error
+		if items[i], err = c.itemMetadata(item); err != nil {
+			return err
+		}
+	}
+	if c.out.name == typeProtobuf {
+		return c.spliceProtobuf(code, kind, page, items)
+	}
+	head, err := json.Marshal(listMeta(page))
+	if err != nil {
+		return err
+	}
+	return c.spliceJSON(code, kind, head, items, true)
+}
+
+// itemMetadata is the item's metadata in the negotiated encoding, made once.
+func (c *call) itemMetadata(item *storage.Item) ([]byte, error) {
+	if c.out.name == typeProtobuf {
+		return item.Encoded("metadata+protobuf", func(obj runtime.Object) ([]byte, error) {
+			partial, err := c.metadataOf(obj)
+			if err != nil {
+				return nil, err
+			}
+			return partial.Marshal()
+		})
+	}
+	return item.Encoded(c.out.version+"/metadata+json", func(obj runtime.Object) ([]byte, error) {
+		partial, err := c.metadataOf(obj)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(partial)
+	})
+}
+

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// update serves PUT on an object, and on the views of it (status, resize).
+func (c *call) update() error {
+	ctx := c.r.Context()
+	options, err := c.updateOptions()
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	obj := c.kind.New()
+	if err := c.body(obj, c.kind.GroupVersionKind, options.FieldValidation); err != nil {
+		return err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := checkName(m, c.Name); err != nil {
+		return err
+	}
+	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+		return err
+	}
+	if obj, err = c.stored(obj); err != nil {
+		return err
+	}
+	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
+	stored, err := w.update(ctx, col, uidPrecondition(m), func(runtime.Object) (runtime.Object, error) {
+		return obj.DeepCopyObject(), nil
+	})
+	if apierrors.IsNotFound(err) && c.kind.Stored().CreateOnUpdate && c.sub == nil {
+		return c.createByUpdate(w, obj)
+	}
+	if err != nil {
+		return err
+	}
+	return c.replyStored(http.StatusOK, stored)
+}
+
+// createByUpdate is a PUT to a name that isn't taken, for the few kinds that
+// allow it.
+func (c *call) createByUpdate(w *change, obj runtime.Object) error {
+	if err := c.authorize("create"); err != nil {
+		return err
+	}
+	m, _ := meta.Accessor(obj)
+	if m.GetUID() != "" {
+		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(m.GetUID()))
+	}
+	m.SetResourceVersion("")
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	created, err := w.create(c.r.Context(), col, obj)
+	if err != nil {
+		return err
+	}
+	return c.replyStored(http.StatusCreated, created)
+}
+
+// uidPrecondition makes an update that names a UID fail if the object was
+// deleted and made again.
+func uidPrecondition(m metav1.Object) *metav1.Preconditions {
+	uid := m.GetUID()
+	if uid == "" {
+		return nil
+	}
+	return &metav1.Preconditions{UID: &uid}
+}
+
+func (c *call) updateOptions() (*metav1.UpdateOptions, error) {
+	options, err := query(c, func(v *url.Values, o *metav1.UpdateOptions) error {
+		return metav1.Convert_url_Values_To_v1_UpdateOptions(v, o, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	typeOptions(options, "UpdateOptions")
+	return options, optionErrors("UpdateOptions", metav1validation.ValidateUpdateOptions(options))
+}

@@ -1,0 +1,337 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"orrery.dev/server/storage"
+)
+
+// leastWatch is how long a watch lasts at least, unless the client says
+// otherwise; the actual time is spread up to twice that, so that clients don't
+// come back all at once.
+const leastWatch = 30 * time.Minute
+
+// watch serves GET with ?watch on a collection: events as they come, in chunks
+// over HTTP or as messages of a websocket.
+func (c *call) watch() error {
+	options, err := c.listOptions()
+	if err != nil {
+		return err
+	}
+	selection, err := c.selection(options)
+	if err != nil {
+		return err
+	}
+	col, err := c.collection()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), watchTime(options))
+	defer cancel()
+	defer c.s.onDrain(cancel)()
+	stream := &eventStream{call: c}
+	if c.out.as == "Table" {
+		if stream.include, err = c.includeObject(); err != nil {
+			return err
+		}
+		stream.columns = true
+	}
+	watcher, err := col.Watch(ctx, storage.WatchOptions{
+		Selection:       selection,
+		ResourceVersion: options.ResourceVersion,
+		Bookmarks:       options.AllowWatchBookmarks,
+		SendInitial:     options.SendInitialEvents,
+	})
+	if err != nil && !isLate(err) {
+		return err
+	}
+	c.flushWarnings()
+	send, finish, openErr := c.openStream(cancel)
+	if openErr != nil {
+		return openErr
+	}
+	defer finish()
+	if err != nil {
+		send(stream.fail(nil, err))
+		return nil
+	}
+	c.s.metrics.watches.Inc()
+	defer c.s.metrics.watches.Dec()
+	stream.pump(ctx, watcher, send)
+	return nil
+}
+
+// isLate tells errors that a watch reports as an event, not as a reply: the
+// version asked for is too old, or not there yet.
+func isLate(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTimeout(err)
+}
+
+func watchTime(o *metav1.ListOptions) time.Duration {
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		return time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	return leastWatch + rand.N(leastWatch)
+}
+
+// onDrain has cancel called when the server drains; the returned function takes
+// that back.
+func (s *Server) onDrain(cancel context.CancelFunc) (forget func()) {
+	s.drainMu.Lock()
+	defer s.drainMu.Unlock()
+	if s.drained {
+		cancel()
+		return func() {}
+	}
+	s.lastDrain++
+	id := s.lastDrain
+	s.onDraining[id] = cancel
+	return func() {
+		s.drainMu.Lock()
+		defer s.drainMu.Unlock()
+		delete(s.onDraining, id)
+	}
+}
+
+// openStream begins the reply: send delivers a batch of framed events at once.
+func (c *call) openStream(cancel context.CancelFunc) (send func([][]byte) error, finish func(), err error) {
+	if websocket.IsWebSocketUpgrade(c.r) {
+		return c.openSocket(cancel)
+	}
+	contentType := typeJSON
+	if c.out.name == typeProtobuf {
+		contentType = typeProtobuf + ";stream=watch"
+	}
+	flusher := http.NewResponseController(c.w)
+	c.w.Header().Set("Content-Type", contentType)
+	c.w.Header().Set("Cache-Control", "no-cache, private")
+	c.w.WriteHeader(http.StatusOK)
+	if err := flusher.Flush(); err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	send = func(frames [][]byte) error {
+		for _, frame := range frames {
+			if _, err := c.w.Write(frame); err != nil {
+				return err
+			}
+		}
+		return flusher.Flush()
+	}
+	return send, func() {}, nil
+}
+
+// openSocket upgrades to a websocket: one message per event, text for JSON. What
+// the client sends is read and dropped, to notice when it leaves.
+func (c *call) openSocket(cancel context.CancelFunc) (send func([][]byte) error, finish func(), err error) {
+	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
+	conn, err := upgrader.Upgrade(c.w, c.r, nil)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	kind := websocket.TextMessage
+	if c.out.name == typeProtobuf {
+		kind = websocket.BinaryMessage
+	}
+	left := make(chan struct{})
+	go func() { // ends when conn is closed, which finish waits for
+		defer close(left)
+		defer cancel()
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	send = func(frames [][]byte) error {
+		for _, frame := range frames {
+			if err := conn.WriteMessage(kind, frame); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	finish = func() {
+		bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+		_ = conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second)) // a courtesy
+		conn.Close()
+		<-left
+	}
+	return send, finish, nil
+}
+
+// eventStream frames the events of one watch.
+type eventStream struct {
+	*call
+	include metav1.IncludeObjectPolicy // of a Table
+	columns bool                       // the next Table must define its columns
+}
+
+// pump sends batches of events until ctx ends or the watcher fails; the failure
+// is the last event.
+func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send func([][]byte) error) {
+	var frames [][]byte
+	for {
+		events, err := watcher.Next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		frames = frames[:0]
+		for _, event := range events {
+			frame, encodeErr := e.frame(event)
+			if encodeErr != nil {
+				err = encodeErr
+				break
+			}
+			frames = append(frames, frame)
+		}
+		if err != nil {
+			send(e.fail(frames, err))
+			return
+		}
+		if send(frames) != nil {
+			return // the client is gone
+		}
+		e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource).Add(float64(len(frames)))
+	}
+}
+
+// fail appends the ERROR event that ends a watch.
+func (e *eventStream) fail(frames [][]byte, err error) [][]byte {
+	if errors.Is(err, context.Canceled) {
+		return frames
+	}
+	status := statusOf(err)
+	body, encodeErr := e.encode(status, statusKind)
+	if encodeErr != nil {
+		return frames
+	}
+	if frame, err := e.wrap(string(watch.Error), body); err == nil {
+		frames = append(frames, frame)
+	}
+	return frames
+}
+
+// frame is an event as it goes over the wire.
+func (e *eventStream) frame(event storage.Event) ([]byte, error) {
+	body, err := e.object(event)
+	if err != nil {
+		return nil, err
+	}
+	return e.wrap(string(event.Type), body)
+}
+
+func (e *eventStream) wrap(kind string, object []byte) ([]byte, error) {
+	if e.out.name != typeProtobuf {
+		frame := make([]byte, 0, len(object)+len(kind)+24)
+		frame = append(append(append(frame, `{"type":"`...), kind...), `","object":`...)
+		return append(append(frame, object...), "}\n"...), nil
+	}
+	message, err := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object}}).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	body, err := envelope(schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}, message)
+	if err != nil {
+		return nil, err
+	}
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, len(body)+4), uint32(len(body)))
+	return append(frame, body...), nil
+}
+
+// object is the object of an event in the form and encoding asked for, from the
+// bytes that all watchers share where possible.
+func (e *eventStream) object(event storage.Event) ([]byte, error) {
+	if event.Item == nil {
+		return e.bookmark(event)
+	}
+	switch {
+	case e.out.as == "Table":
+		return e.tableEvent(event.Item.Object)
+	case e.out.as != "" && e.out.name == typeProtobuf:
+		message, err := e.itemMetadata(event.Item)
+		if err != nil {
+			return nil, err
+		}
+		kind := e.formKind()
+		kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
+		return envelope(kind, message)
+	case e.out.as != "":
+		return e.itemMetadata(event.Item)
+	case e.out.name == typeProtobuf:
+		message, err := e.itemProtobuf(event.Item)
+		if err != nil {
+			return nil, err
+		}
+		return envelope(e.kind.GroupVersionKind, message)
+	}
+	return e.itemJSON(event.Item)
+}
+
+// bookmark is an empty object of the kind with the version that the watch has
+// reached.
+func (e *eventStream) bookmark(event storage.Event) ([]byte, error) {
+	obj := e.kind.New()
+	obj.GetObjectKind().SetGroupVersionKind(e.kind.GroupVersionKind)
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	m.SetResourceVersion(strconv.FormatInt(event.Revision, 10))
+	if event.InitialEnd {
+		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	switch {
+	case e.out.as == "Table":
+		return e.tableEvent(obj)
+	case e.out.as != "":
+		partial, err := e.metadataOf(obj)
+		if err != nil {
+			return nil, err
+		}
+		return e.encode(partial, partial.GroupVersionKind())
+	}
+	return e.encode(obj, e.kind.GroupVersionKind)
+}
+
+func (e *eventStream) encode(obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
+	if e.out.name != typeProtobuf {
+		return encodeJSON(obj, kind)
+	}
+	message, err := encodeProtobuf(obj)
+	if err != nil {
+		return nil, err
+	}
+	return envelope(kind, message)
+}
+
+// tableEvent is a table of one row; only the first one of a watch defines the
+// columns.
+func (e *eventStream) tableEvent(obj runtime.Object) ([]byte, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	row, err := e.row(obj, e.include)
+	if err != nil {
+		return nil, err
+	}
+	table := e.table(metav1.ListMeta{ResourceVersion: m.GetResourceVersion()}, e.columns)
+	e.columns = false
+	table.Rows = append(table.Rows, row)
+	return json.Marshal(table)
+}

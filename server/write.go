@@ -1,0 +1,429 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"orrery.dev/server/admission"
+	"orrery.dev/server/storage"
+)
+
+// errStale is the reason of the conflict that optimistic locking ends in.
+var errStale = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+
+// nameAttempts is how often another random name is tried.
+const nameAttempts = 8
+
+// change is one write: what create, update and patch have in common once they
+// know the new object. Objects are of the stored version throughout.
+type change struct {
+	*call
+	options runtime.Object // CreateOptions, UpdateOptions or PatchOptions
+	dryRun  bool
+	manager string
+	// owned: the object's managedFields are up to date already (apply).
+	owned bool
+}
+
+// request describes the write to admission. name is that of the URL.
+func (w *change) request(op admission.Operation, obj, old runtime.Object) *admission.Request {
+	return &admission.Request{
+		Operation:   op,
+		Resource:    w.GVR,
+		Subresource: w.Subresource,
+		Kind:        w.kind.Stored().GroupVersionKind,
+		Namespace:   w.Namespace,
+		Name:        w.Name,
+		Object:      obj,
+		Old:         old,
+		Options:     w.options,
+		DryRun:      w.dryRun,
+		User:        w.user,
+		Warn:        w.warn,
+		Annotate:    w.annotate,
+	}
+}
+
+// annotate adds an audit annotation.
+func (c *call) annotate(key, value string) {
+	if e := auditFrom(c.r.Context()); e != nil {
+		e.annotate(key, value)
+	}
+}
+
+// create stores a new object: metadata, ownership, admission, validation, and
+// the write, again with another name if a generated one was taken.
+func (w *change) create(ctx context.Context, col *storage.Collection, obj runtime.Object) (runtime.Object, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	generated := m.GetName() == "" && m.GetGenerateName() != ""
+	for attempt := 1; ; attempt++ {
+		stored, err := w.createOnce(ctx, col, obj.DeepCopyObject())
+		if !generated || !apierrors.IsAlreadyExists(err) {
+			return stored, err
+		}
+		if attempt == nameAttempts {
+			return nil, nameExhausted(err)
+		}
+	}
+}
+
+// nameExhausted asks the client to try again: it did nothing wrong.
+func nameExhausted(err error) error {
+	status := statusOf(err)
+	status.Message += " - the server was not able to generate a unique name for the object"
+	if status.Details != nil {
+		status.Details.RetryAfterSeconds = 1
+	}
+	return &apierrors.StatusError{ErrStatus: *status}
+}
+
+func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj runtime.Object) (runtime.Object, error) {
+	k := w.kind.Stored()
+	m, _ := meta.Accessor(obj)
+	if m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
+		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+	}
+	beginMetadata(m)
+	w.dedupOwners(m)
+	if k.Prepare != nil {
+		k.Prepare(ctx, obj, nil)
+	}
+	if !w.owned {
+		obj = w.s.fields.own(w.kind, w.Subresource, w.emptyStored(), obj, w.manager)
+		m, _ = meta.Accessor(obj)
+	}
+	req := w.request(admission.Create, obj, nil)
+	if req.Name == "" {
+		req.Name = m.GetName()
+	}
+	if m.GetName() == "" && m.GetGenerateName() != "" {
+		m.SetName(generateName(m.GetGenerateName()))
+	}
+	stored, err := w.admitAndStore(ctx, req, func() (*storage.Item, error) {
+		if err := w.validateCreate(ctx, obj); err != nil {
+			return nil, err
+		}
+		if err := w.s.Admission.Validate(ctx, req); err != nil {
+			return nil, err
+		}
+		return col.Create(ctx, obj, storage.WriteOptions{DryRun: w.dryRun})
+	})
+	return stored, err
+}
+
+// admitAndStore runs the mutating plugins, then store, and tells the plugins how
+// it ended.
+func (w *change) admitAndStore(ctx context.Context, req *admission.Request, store func() (*storage.Item, error)) (stored runtime.Object, err error) {
+	defer func() { req.Finish(ctx, finished(stored, w.dryRun)) }()
+	if err := w.s.Admission.Mutate(ctx, req); err != nil {
+		return nil, err
+	}
+	item, err := store()
+	if err != nil {
+		return nil, err
+	}
+	return item.Object, nil
+}
+
+// finished is what the plugins are told that the store holds: a dry run leaves
+// nothing behind.
+func finished(stored runtime.Object, dryRun bool) runtime.Object {
+	if dryRun {
+		return nil
+	}
+	return stored
+}
+
+// emptyStored is the object that a new one is compared with.
+func (w *change) emptyStored() runtime.Object {
+	k := w.kind.Stored()
+	obj := k.New()
+	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return obj
+}
+
+// beginMetadata sets what only the server may set in a new object.
+func beginMetadata(m metav1.Object) {
+	m.SetUID(uuid.NewUUID())
+	m.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
+	m.SetResourceVersion("")
+}
+
+// generateName appends five random characters, of an alphabet in which they
+// hardly ever make a word.
+func generateName(base string) string {
+	const most = 63 - 5
+	if len(base) > most {
+		base = base[:most]
+	}
+	return base + rand.String(5)
+}
+
+func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
+	k := w.kind.Stored()
+	m, _ := meta.Accessor(obj)
+	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, w.validName(), field.NewPath("metadata"))
+	if k.Validate != nil {
+		errs = append(errs, k.Validate(obj, nil)...)
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), m.GetName(), dedupErrors(errs))
+	}
+	w.warnKind(obj, nil)
+	return nil
+}
+
+// dedupErrors drops complaints that the row's validation and the common one
+// both made.
+func dedupErrors(errs field.ErrorList) field.ErrorList {
+	seen := map[string]bool{}
+	kept := errs[:0:0]
+	for _, e := range errs {
+		if text := e.Error(); !seen[text] {
+			seen[text] = true
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+func (c *call) validName() validation.ValidateNameFunc {
+	if f := c.kind.Stored().ValidName; f != nil {
+		return f
+	}
+	return validation.NameIsDNSSubdomain
+}
+
+func (c *call) warnKind(obj, old runtime.Object) {
+	if f := c.kind.Stored().Warn; f != nil {
+		for _, text := range f(obj, old) {
+			c.warn(text)
+		}
+	}
+}
+
+// dedupOwners drops repeated owner references, with a warning.
+func (c *call) dedupOwners(m metav1.Object) {
+	refs := m.GetOwnerReferences()
+	if len(refs) < 2 {
+		return
+	}
+	var kept []metav1.OwnerReference
+	repeated := ""
+	for _, ref := range refs {
+		if hasOwner(kept, ref) {
+			if repeated != "" {
+				repeated += ", "
+			}
+			repeated += string(ref.UID)
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	if repeated != "" {
+		m.SetOwnerReferences(kept)
+		c.warn(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " + repeated)
+	}
+}
+
+func hasOwner(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool {
+	for _, r := range refs {
+		same := r.UID == ref.UID && r.APIVersion == ref.APIVersion && r.Kind == ref.Kind && r.Name == ref.Name
+		if same && boolOf(r.Controller) == boolOf(ref.Controller) && boolOf(r.BlockOwnerDeletion) == boolOf(ref.BlockOwnerDeletion) {
+			return true
+		}
+	}
+	return false
+}
+
+func boolOf(b *bool) bool { return b != nil && *b }
+
+// errDeleteInstead ends an update that took away the last reason to keep an
+// object that is being deleted.
+var errDeleteInstead = errors.New("deleted by update")
+
+// update replaces an object. edit makes the new state out of the current one;
+// it may be called several times. missing is called if there is no such object
+// (nil: that is NotFound).
+func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	var req *admission.Request
+	var last runtime.Object
+	opts := storage.WriteOptions{DryRun: w.dryRun, Preconditions: pre}
+	item, err := col.Update(ctx, w.objectNamespace(), w.Name, opts, func(current runtime.Object) (runtime.Object, error) {
+		if req != nil {
+			req.Finish(ctx, nil) // the attempt before lost a race
+		}
+		current.GetObjectKind().SetGroupVersionKind(w.kind.Stored().GroupVersionKind)
+		obj, err := edit(current.DeepCopyObject())
+		if err != nil {
+			return nil, err
+		}
+		req = w.request(admission.Update, obj, current)
+		last, err = w.prepareUpdate(ctx, req, obj, current)
+		return last, err
+	})
+	if errors.Is(err, errDeleteInstead) {
+		err = w.deleteEmptied(ctx, col, last)
+		if req != nil {
+			req.Finish(ctx, nil)
+		}
+		return last, err
+	}
+	var stored runtime.Object
+	if err == nil {
+		stored = item.Object
+	}
+	if req != nil {
+		req.Finish(ctx, finished(stored, w.dryRun))
+	}
+	return stored, err
+}
+
+// prepareUpdate takes a new state through the rules for updates.
+func (w *change) prepareUpdate(ctx context.Context, req *admission.Request, obj, old runtime.Object) (runtime.Object, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	oldMeta, _ := meta.Accessor(old)
+	if err := w.checkVersion(m, oldMeta); err != nil {
+		return nil, err
+	}
+	w.keepMetadata(ctx, obj, old)
+	w.dedupOwners(m)
+	if !w.owned {
+		obj = w.s.fields.own(w.kind, w.Subresource, old, obj, w.manager)
+	}
+	req.Object = obj
+	if err := w.s.Admission.Mutate(ctx, req); err != nil {
+		return nil, err
+	}
+	w.keepMetadata(ctx, obj, old) // plugins may have changed what the rules derive from
+	if err := w.validateUpdate(obj, old); err != nil {
+		return nil, err
+	}
+	keepTimestamps(obj, old)
+	if err := w.s.Admission.Validate(ctx, req); err != nil {
+		return nil, err
+	}
+	if emptied(obj, oldMeta) {
+		return obj, errDeleteInstead
+	}
+	return obj, nil
+}
+
+// checkVersion is optimistic locking: a version in the new object must be the
+// current one.
+func (w *change) checkVersion(m, old metav1.Object) error {
+	k := w.kind.Stored()
+	switch rv := m.GetResourceVersion(); {
+	case rv == old.GetResourceVersion():
+	case rv != "" && rv != "0":
+		return apierrors.NewConflict(k.GroupResource(), w.Name, errStale)
+	case k.NoUnconditionalUpdate:
+		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
+		})
+	default:
+		m.SetResourceVersion(old.GetResourceVersion())
+	}
+	return nil
+}
+
+// keepMetadata restores what an update may not change and says nothing about.
+func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
+	m, _ := meta.Accessor(obj)
+	o, _ := meta.Accessor(old)
+	m.SetGeneration(o.GetGeneration())
+	m.SetSelfLink("")
+	switch k := w.kind.Stored(); {
+	case w.sub != nil && w.sub.Prepare != nil:
+		w.sub.Prepare(ctx, obj, old)
+	case w.sub == nil && k.Prepare != nil:
+		k.Prepare(ctx, obj, old)
+	}
+	if m.GetUID() == "" {
+		m.SetUID(o.GetUID())
+	}
+	created := o.GetCreationTimestamp()
+	if !created.IsZero() {
+		m.SetCreationTimestamp(created)
+	}
+	if o.GetDeletionTimestamp() != nil {
+		m.SetDeletionTimestamp(o.GetDeletionTimestamp())
+	}
+	if o.GetDeletionGracePeriodSeconds() != nil && m.GetDeletionGracePeriodSeconds() == nil {
+		m.SetDeletionGracePeriodSeconds(o.GetDeletionGracePeriodSeconds())
+	}
+}
+
+func (w *change) validateUpdate(obj, old runtime.Object) error {
+	k := w.kind.Stored()
+	m, _ := meta.Accessor(obj)
+	o, _ := meta.Accessor(old)
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, anyPathSegment, path)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, o, path)...)
+	check := k.Validate
+	if w.sub != nil && w.sub.Prepare != nil {
+		check = w.sub.Validate
+	}
+	if check != nil {
+		errs = append(errs, check(obj, old)...)
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, dedupErrors(errs))
+	}
+	w.warnKind(obj, old)
+	return nil
+}
+
+// anyPathSegment accepts every name that fits into a URL: the name of an object
+// that exists was validated when it was created.
+func anyPathSegment(name string, _ bool) []string {
+	if !validPathSegment(name) {
+		return []string{fmt.Sprintf("may not be %q or contain '/' or '%%'", name)}
+	}
+	return nil
+}
+
+// emptied reports whether the update removes the last thing that keeps an object
+// that is being deleted: its finalizers.
+func emptied(obj runtime.Object, old metav1.Object) bool {
+	m, _ := meta.Accessor(obj)
+	if old.GetDeletionTimestamp() == nil || len(m.GetFinalizers()) > 0 || namespaceHeld(obj) {
+		return false
+	}
+	grace := old.GetDeletionGracePeriodSeconds()
+	return grace == nil || *grace == 0
+}
+
+// deleteEmptied finishes a deletion that waited for finalizers. That the object
+// is gone already is as good; a change in between means the update lost a race.
+func (w *change) deleteEmptied(ctx context.Context, col *storage.Collection, obj runtime.Object) error {
+	m, _ := meta.Accessor(obj)
+	uid, rv := m.GetUID(), m.GetResourceVersion()
+	pre := &metav1.Preconditions{UID: (*types.UID)(&uid), ResourceVersion: &rv}
+	_, err := col.Delete(ctx, w.objectNamespace(), w.Name, storage.WriteOptions{DryRun: w.dryRun, Preconditions: pre}, nil)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
