@@ -72,7 +72,7 @@ func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfiel
 	hub := k.Stored().GroupVersion()
 	objects := objectFactory{f.kinds}
 	reset := resetFields(k, subresource)
-	if k.JSON || !scheme.Scheme.Recognizes(k.GroupVersionKind) {
+	if k.Unstructured() || !scheme.Scheme.Recognizes(k.GroupVersionKind) {
 		return managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 	}
 	return managedfields.NewDefaultFieldManager(f.builtIn(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
@@ -202,7 +202,7 @@ func (o objectFactory) ConvertToVersion(in runtime.Object, target runtime.GroupV
 // typedBy turns an unstructured object into the row's own type.
 func typedBy(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
 	u, ok := obj.(runtime.Unstructured)
-	if !ok || k.JSON {
+	if !ok || k.Unstructured() {
 		return obj, nil
 	}
 	typed := k.New()

@@ -160,22 +160,22 @@ func (c *call) replyPage(code int, page *storage.Page) error {
 		return c.replyProtobuf(code, page)
 	}
 	items := make([][]byte, len(page.Items))
+	whole := c.kind.Unstructured()
 	for i, item := range page.Items {
 		body, err := c.itemJSON(item)
 		if err != nil {
 			return err
 		}
-		if c.kind.JSON {
-			items[i] = body
-			continue
+		if !whole {
+			body = withoutType(body) // the brace is put back below
 		}
-		items[i] = withoutType(body) // the brace is put back below
+		items[i] = body
 	}
 	head, err := json.Marshal(listMeta(page))
 	if err != nil {
 		return err
 	}
-	return c.spliceJSON(code, c.listKind(), head, items, c.kind.JSON)
+	return c.spliceJSON(code, c.listKind(), head, items, whole)
 }
 
 // spliceJSON writes a list: head, then the items between commas. whole items

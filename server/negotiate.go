@@ -29,11 +29,13 @@ type mediaType struct {
 }
 
 // outputFor lists the encodings that a kind can be answered in, the preferred
-// one first. Custom resources have no protobuf form; nil means our own objects
+// one first. Custom resources and a few others have no protobuf form; nil means our own objects
 // (Status).
 func outputFor(k *registry.Kind) []string {
-	if k != nil && k.JSON {
-		return []string{typeJSON, typeYAML}
+	if k != nil {
+		if _, ok := k.New().(protoMarshaler); !ok {
+			return []string{typeJSON, typeYAML}
+		}
 	}
 	return []string{typeJSON, typeYAML, typeProtobuf}
 }

@@ -55,7 +55,7 @@ func (c *call) patch() error {
 // patchTypes lists what a kind can be patched with.
 func (c *call) patchTypes() []string {
 	all := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if !c.kind.JSON {
+	if !c.kind.Unstructured() {
 		all = append(all, string(types.StrategicMergePatchType))
 	}
 	return append(all, string(types.ApplyYAMLPatchType))

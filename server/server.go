@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
@@ -36,6 +37,7 @@ type Config struct {
 	// Authorizer says what they may do; Rules answers "what may I do?".
 	Authorizer authorizer.UnconditionalAuthorizer
 	Rules      authorizer.RuleResolver
+	Grants     Grants
 
 	// Documents serves discovery and OpenAPI: /api, /apis, /openapi and what
 	// is directly below them.
@@ -55,8 +57,8 @@ type Config struct {
 	AdvertisePort    int32
 	// ServiceAddress is the kubernetes Service's address; empty: 10.96.0.1.
 	ServiceAddress string
-	// Bootstrap are further objects that must always exist (RBAC roles).
-	Bootstrap []runtime.Object
+	// Bootstrap makes the objects that must always exist (namespaces, roles).
+	Bootstrap []Step
 
 	// AuditLog is the file that every request is recorded in; empty: none.
 	AuditLog string
@@ -87,13 +89,25 @@ type KubeletConfig struct {
 
 // TokenIssuer makes service account tokens.
 type TokenIssuer interface {
-	// Issue signs a token for the service account, bound to the object that
-	// bound names (a Pod, Secret or Node as it is stored), or to none if nil.
-	Issue(ctx context.Context, account *corev1.ServiceAccount, bound runtime.Object, spec authenticationv1.TokenRequestSpec) (authenticationv1.TokenRequestStatus, error)
-	// Keys is the JSON web key set that verifies the tokens, Discovery the
+	// Issue answers a TokenRequest for a service account, with a new object.
+	Issue(ctx context.Context, account *corev1.ServiceAccount, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	// KeySet is the JSON web key set that verifies the tokens, Discovery the
 	// OpenID configuration that points to it.
-	Keys() ([]byte, error)
+	KeySet() ([]byte, error)
 	Discovery() ([]byte, error)
+}
+
+// Grants refuses writes by which a user would hand out rights that it does not
+// hold (roles and bindings). old is nil on create.
+type Grants interface {
+	CheckGrant(ctx context.Context, who user.Info, obj, old runtime.Object) error
+}
+
+// Step is a part of what every cluster starts with: objects that Run makes, and
+// makes again when they are missing. It must be idempotent.
+type Step struct {
+	Name string // as a check of /readyz: "rbac/bootstrap-roles"
+	Run  func(context.Context) error
 }
 
 // Check is one named check of /livez and /readyz.
@@ -114,6 +128,8 @@ type Server struct {
 	metrics *metrics
 	audit   *auditLog
 	health  *health
+	// reads and writes hold a token for each request in flight.
+	reads, writes chan struct{}
 
 	drainMu    sync.Mutex // protects the fields below
 	drained    bool
@@ -145,6 +161,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.Default()
 	}
 	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
+	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
 	s.fields = newFieldManagers(cfg.Kinds)
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)

@@ -1,17 +1,14 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/server/patch"
 )
@@ -131,8 +128,10 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 		if err != nil {
 			return nil, err
 		}
-		if err := validateScale(obj, c.Name); err != nil {
-			return nil, err
+		if c.sub.Validate != nil {
+			if errs := c.sub.Validate(obj, before); len(errs) > 0 {
+				return nil, apierrors.NewInvalid(c.subKind().GroupKind(), c.Name, errs)
+			}
 		}
 		target, err := c.served(current)
 		if err != nil {
@@ -170,21 +169,4 @@ func takeVersion(target, projection runtime.Object) error {
 		to.SetResourceVersion(rv)
 	}
 	return nil
-}
-
-// validateScale checks the one projection there is.
-func validateScale(obj runtime.Object, name string) error {
-	scale, ok := obj.(*autoscalingv1.Scale)
-	if !ok || scale.Spec.Replicas >= 0 {
-		return nil
-	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, name, field.ErrorList{
-		field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"),
-	})
-}
-
-// errNoSubresource is for a subresource that the kind has a row for but the
-// server no handler.
-func (c *call) errNoSubresource() error {
-	return fmt.Errorf("no handler for subresource %s of %s", c.Subresource, c.kind.GroupResource())
 }

@@ -231,4 +231,3 @@ func (c *call) itemMetadata(item *storage.Item) ([]byte, error) {
 		return json.Marshal(partial)
 	})
 }
-

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -117,6 +118,9 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		if err := w.validateCreate(ctx, obj); err != nil {
 			return nil, err
 		}
+		if err := w.checkGrant(ctx, obj, nil); err != nil {
+			return nil, err
+		}
 		if err := w.s.Admission.Validate(ctx, req); err != nil {
 			return nil, err
 		}
@@ -146,6 +150,14 @@ func finished(stored runtime.Object, dryRun bool) runtime.Object {
 		return nil
 	}
 	return stored
+}
+
+// checkGrant stops users from giving others more rights than they have.
+func (w *change) checkGrant(ctx context.Context, obj, old runtime.Object) error {
+	if w.s.Grants == nil || w.kind.Group != rbacv1.GroupName {
+		return nil
+	}
+	return w.s.Grants.CheckGrant(ctx, w.user, obj, old)
 }
 
 // emptyStored is the object that a new one is compared with.
@@ -319,6 +331,9 @@ func (w *change) prepareUpdate(ctx context.Context, req *admission.Request, obj,
 	if err := w.validateUpdate(obj, old); err != nil {
 		return nil, err
 	}
+	if err := w.checkGrant(ctx, obj, old); err != nil {
+		return nil, err
+	}
 	keepTimestamps(obj, old)
 	if err := w.s.Admission.Validate(ctx, req); err != nil {
 		return nil, err
@@ -356,7 +371,7 @@ func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
 	switch k := w.kind.Stored(); {
 	case w.sub != nil && w.sub.Prepare != nil:
 		w.sub.Prepare(ctx, obj, old)
-	case w.sub == nil && k.Prepare != nil:
+	case k.Prepare != nil: // the object itself, or a projection of it (scale)
 		k.Prepare(ctx, obj, old)
 	}
 	if m.GetUID() == "" {

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/server/storage"
+)
+
+// componentstatuses is an old view of the control plane on this machine: each
+// component is asked whether it is well when the object is read.
+
+type component struct {
+	name string
+	ask  func(context.Context) (string, error)
+}
+
+func (s *Server) components() []component {
+	return []component{
+		{"scheduler", askHealth("https://127.0.0.1:10259/healthz")},
+		{"controller-manager", askHealth("https://127.0.0.1:10257/healthz")},
+		{"etcd-0", func(ctx context.Context) (string, error) { return "ok", s.Store.Ready(ctx) }},
+	}
+}
+
+// askHealth asks a component on this machine; its certificate is its own affair.
+func askHealth(url string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // as upstream: only on loopback
+		}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return "", err
+		}
+		reply, err := client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer reply.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(reply.Body, 1024))
+		if err != nil {
+			return "", err
+		}
+		if reply.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("unexpected health response %d: %s", reply.StatusCode, body)
+		}
+		return string(body), nil
+	}
+}
+
+func (p component) status(ctx context.Context) *corev1.ComponentStatus {
+	status := &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
+	status.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ComponentStatus"))
+	condition := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue}
+	text, err := p.ask(ctx)
+	condition.Message = text
+	if err != nil {
+		condition.Status, condition.Message = corev1.ConditionFalse, err.Error()
+	}
+	status.Conditions = []corev1.ComponentCondition{condition}
+	return status
+}
+
+const componentWarning = "v1 ComponentStatus is deprecated in v1.19+"
+
+func (c *call) getComponent() error {
+	c.warn(componentWarning)
+	for _, p := range c.s.components() {
+		if p.name == c.Name {
+			return c.reply(http.StatusOK, p.status(c.r.Context()), c.kind.GroupVersionKind)
+		}
+	}
+	return apierrors.NewNotFound(c.kind.GroupResource(), c.Name)
+}
+
+func (c *call) listComponents() error {
+	c.warn(componentWarning)
+	c.flushWarnings()
+	components := c.s.components()
+	items := make([]*storage.Item, len(components))
+	var asking sync.WaitGroup
+	for i, p := range components {
+		asking.Go(func() {
+			status := p.status(c.r.Context())
+			items[i] = &storage.Item{Object: status, Name: p.name}
+		})
+	}
+	asking.Wait()
+	if c.out.as != "" || c.out.name == typeProtobuf {
+		return c.replyPage(http.StatusOK, &storage.Page{Items: items})
+	}
+	list := corev1.ComponentStatusList{}
+	for _, item := range items {
+		list.Items = append(list.Items, *item.Object.(*corev1.ComponentStatus))
+		list.Items[len(list.Items)-1].TypeMeta = metav1.TypeMeta{}
+	}
+	body, err := json.Marshal(list.Items)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, c.r, c.out, http.StatusOK, fmt.Appendf(typeHead(c.listKind()), `,"metadata":{},"items":%s}`, body))
+}

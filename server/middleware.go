@@ -1,0 +1,226 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/registry"
+)
+
+// refuse ends a request with an error.
+func (s *Server) refuse(c *gin.Context, err error) {
+	c.Abort()
+	c.Header("X-Content-Type-Options", "nosniff")
+	s.writeError(c.Writer, c.Request, err)
+}
+
+// recoverPanic turns a panic into a 500. http.ErrAbortHandler is how a proxy
+// cuts a broken reply short, and passes.
+func (s *Server) recoverPanic(c *gin.Context) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler {
+			panic(cause)
+		}
+		s.Log.Error("panic in a request", "method", c.Request.Method, "path", c.Request.URL.Path, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		c.Abort()
+		if !c.Writer.Written() {
+			text := fmt.Sprintf("This request caused apiserver to panic. Look in the logs for details.: %q", c.Request.RequestURI)
+			s.writeError(c.Writer, c.Request, apierrors.NewInternalError(fmt.Errorf("%s", text)))
+		}
+	}()
+	c.Next()
+}
+
+func (s *Server) readURL(c *gin.Context) {
+	info := parseRequest(c.Request)
+	c.Request = c.Request.WithContext(withInfo(c.Request.Context(), info))
+	if info.Resource && info.Verb == "" {
+		s.refuse(c, errMethodNotAllowed())
+	}
+}
+
+// deadline bounds requests by the server's limit, or the client's ?timeout if
+// that is shorter.
+func (s *Server) deadline(c *gin.Context) {
+	info := infoFrom(c.Request.Context())
+	if info.longRunning() || s.isStream(info.Path) {
+		return
+	}
+	limit := s.RequestTimeout
+	if asked := c.Query("timeout"); asked != "" {
+		d, err := time.ParseDuration(asked)
+		if err != nil {
+			s.refuse(c, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err)))
+			return
+		}
+		if d > 0 && d < limit {
+			limit = d
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), limit)
+	defer cancel()
+	c.Request = c.Request.WithContext(ctx)
+	c.Next()
+}
+
+// isStream reports whether a path belongs to an extra handler, whose requests
+// last as long as they like.
+func (s *Server) isStream(path string) bool {
+	_, extra := s.Extra[path]
+	return extra
+}
+
+func (s *Server) authenticate(c *gin.Context) {
+	answer, ok, err := s.Authenticator.AuthenticateRequest(c.Request)
+	who := (user.Info)(nil)
+	switch {
+	case ok && err == nil:
+		who = answer.User
+	case err == nil && s.Anonymous:
+		who = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	default:
+		if err != nil {
+			s.Log.Debug("authentication failed", "err", err)
+		}
+		s.refuse(c, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	c.Request.Header.Del("Authorization") // nobody behind here needs to see it
+	s.become(c, who)
+}
+
+// become makes who the user of the request.
+func (s *Server) become(c *gin.Context, who user.Info) {
+	ctx := context.WithValue(c.Request.Context(), keyUser, who)
+	c.Request = c.Request.WithContext(registry.WithUser(ctx, who))
+}
+
+// limit keeps the number of requests in flight bounded; those that last
+// (watches) and those of the system's own masters are not counted.
+func (s *Server) limit(c *gin.Context) {
+	info := infoFrom(c.Request.Context())
+	if info.longRunning() || s.isStream(info.Path) {
+		return
+	}
+	for _, g := range userFrom(c.Request.Context()).GetGroups() {
+		if g == user.SystemPrivilegedGroup {
+			return
+		}
+	}
+	slots := s.writes
+	switch info.Verb {
+	case "get", "list", "head", "options":
+		slots = s.reads
+	}
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+		c.Next()
+	default:
+		err := apierrors.NewTooManyRequests("too many requests, please try again later", 1)
+		s.refuse(c, err)
+	}
+}
+
+// authorizeURL asks whether the user may do what the URL and method say.
+func (s *Server) authorizeURL(c *gin.Context) {
+	if err := s.mayDo(c.Request.Context(), attributesOf(c.Request)); err != nil {
+		s.refuse(c, err)
+	}
+}
+
+func (s *Server) mayDo(ctx context.Context, a authorizer.Attributes) error {
+	decision, reason, err := s.Authorizer.Authorize(ctx, a)
+	if decision == authorizer.DecisionAllow {
+		if e := auditFrom(ctx); e != nil {
+			e.annotate("authorization.k8s.io/decision", "allow")
+			e.annotate("authorization.k8s.io/reason", reason)
+		}
+		return nil
+	}
+	if err != nil {
+		s.Log.Warn("authorisation failed", "user", a.GetUser().GetName(), "err", err)
+		return apierrors.NewInternalError(err)
+	}
+	if e := auditFrom(ctx); e != nil {
+		e.annotate("authorization.k8s.io/decision", "forbid")
+		e.annotate("authorization.k8s.io/reason", reason)
+	}
+	return errForbidden(a, reason)
+}
+
+// attributesOf is a request as the authoriser sees it.
+func attributesOf(r *http.Request) *authorizer.AttributesRecord {
+	info := infoFrom(r.Context())
+	a := &authorizer.AttributesRecord{
+		User:            userFrom(r.Context()),
+		Verb:            info.Verb,
+		Namespace:       info.Namespace,
+		APIGroup:        info.GVR.Group,
+		APIVersion:      info.GVR.Version,
+		Resource:        info.GVR.Resource,
+		Subresource:     info.Subresource,
+		Name:            info.Name,
+		ResourceRequest: info.Resource,
+		Path:            info.Path,
+	}
+	switch info.Verb {
+	case "list", "watch", "deletecollection":
+		readSelectors(a, r)
+	}
+	return a
+}
+
+// readSelectors tells the authoriser what a list is restricted to; selectors
+// that don't parse are no restriction, and fail the request later.
+func readSelectors(a *authorizer.AttributesRecord, r *http.Request) {
+	values := r.URL.Query()
+	if text := values.Get("fieldSelector"); text != "" {
+		selector, err := fields.ParseSelector(text)
+		if a.FieldSelectorParsingErr = err; err == nil {
+			a.FieldSelectorRequirements = selector.Requirements()
+		}
+	}
+	if text := values.Get("labelSelector"); text != "" {
+		selector, err := labels.Parse(text)
+		if a.LabelSelectorParsingErr = err; err == nil {
+			a.LabelSelectorRequirements, _ = selector.Requirements()
+		}
+	}
+}
+
+// authorize asks for another verb on the object of the call.
+func (c *call) authorize(verb string) error {
+	a := attributesOf(c.r)
+	a.Verb = verb
+	return c.s.mayDo(c.r.Context(), a)
+}
+
+// measure counts a request when it is over.
+func (s *Server) measure(c *gin.Context) {
+	begin := time.Now()
+	c.Header("Audit-Id", auditID(c.Request))
+	defer func() {
+		info := infoFrom(c.Request.Context())
+		if info == nil {
+			return
+		}
+		s.metrics.observe(info, strconv.Itoa(c.Writer.Status()), time.Since(begin))
+	}()
+	c.Next()
+}

@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/admission"
+)
+
+// Reviews are questions to the authenticator and the authoriser, posted as
+// objects and answered in their status. Nothing is stored.
+
+// question reads the posted object.
+func (c *call) question(into runtime.Object) error {
+	options, err := c.createOptions()
+	if err != nil {
+		return err
+	}
+	if err := c.body(into, c.kind.GroupVersionKind, options.FieldValidation); err != nil {
+		return err
+	}
+	req := &admission.Request{
+		Operation: admission.Create, Resource: c.GVR, Kind: c.kind.GroupVersionKind, Namespace: c.Namespace,
+		Object: into, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
+	}
+	defer req.Finish(c.r.Context(), nil)
+	if err := c.s.Admission.Mutate(c.r.Context(), req); err != nil {
+		return err
+	}
+	return c.s.Admission.Validate(c.r.Context(), req)
+}
+
+func (c *call) answer(obj runtime.Object) error {
+	obj.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)
+	return c.reply(http.StatusCreated, obj, c.kind.GroupVersionKind)
+}
+
+// invalidReview is the error for a question that is incomplete.
+func (c *call) invalidReview(errs ...*field.Error) error {
+	return apierrors.NewInvalid(c.kind.GroupVersionKind.GroupKind(), "", errs)
+}
+
+// reviewToken says whose a token is.
+func (c *call) reviewToken() error {
+	var review authenticationv1.TokenReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	if review.Spec.Token == "" {
+		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
+	}
+	ctx := c.r.Context()
+	if len(review.Spec.Audiences) > 0 {
+		ctx = authenticator.WithAudiences(ctx, review.Spec.Audiences)
+	}
+	probe := (&http.Request{Header: http.Header{}}).WithContext(ctx)
+	probe.Header.Set("Authorization", "Bearer "+review.Spec.Token)
+	answer, ok, err := c.s.Authenticator.AuthenticateRequest(probe)
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
+	if err != nil {
+		review.Status.Error = err.Error()
+	}
+	if ok && answer != nil {
+		review.Status.User = userInfo(answer.User)
+		review.Status.Audiences = answer.Audiences
+	}
+	return c.answer(&review)
+}
+
+// reviewSelf says who is asking.
+func (c *call) reviewSelf() error {
+	var review authenticationv1.SelfSubjectReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	review.Status.UserInfo = userInfo(c.user)
+	return c.answer(&review)
+}
+
+// reviewAccess says what somebody may do.
+func (c *call) reviewAccess() error {
+	var review authorizationv1.SubjectAccessReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	if err := c.checkAccessSpec(&review.Spec); err != nil {
+		return err
+	}
+	review.Status = c.decide(subjectOf(&review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+	return c.answer(&review)
+}
+
+// reviewLocalAccess is the same for those who may only ask about a namespace.
+func (c *call) reviewLocalAccess() error {
+	var review authorizationv1.LocalSubjectAccessReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	spec := field.NewPath("spec")
+	if review.Spec.NonResourceAttributes != nil {
+		return c.invalidReview(field.Invalid(spec.Child("nonResourceAttributes"), review.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+	}
+	if r := review.Spec.ResourceAttributes; r != nil && r.Namespace != c.Namespace {
+		return c.invalidReview(field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
+	}
+	if err := c.checkAccessSpec(&review.Spec); err != nil {
+		return err
+	}
+	review.Namespace = c.Namespace
+	review.Status = c.decide(subjectOf(&review.Spec), review.Spec.ResourceAttributes, nil)
+	return c.answer(&review)
+}
+
+// reviewOwnAccess says what the asker may do.
+func (c *call) reviewOwnAccess() error {
+	var review authorizationv1.SelfSubjectAccessReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	if (review.Spec.ResourceAttributes == nil) == (review.Spec.NonResourceAttributes == nil) {
+		return c.invalidReview(oneOfAttributes(review.Spec.ResourceAttributes))
+	}
+	review.Status = c.decide(c.user, review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+	return c.answer(&review)
+}
+
+func oneOfAttributes(given *authorizationv1.ResourceAttributes) *field.Error {
+	if given == nil {
+		return field.Required(field.NewPath("spec", "resourceAttributes"), "exactly one of nonResourceAttributes or resourceAttributes must be specified")
+	}
+	return field.Invalid(field.NewPath("spec", "nonResourceAttributes"), "", "cannot be specified in combination with resourceAttributes")
+}
+
+func (c *call) checkAccessSpec(spec *authorizationv1.SubjectAccessReviewSpec) error {
+	if (spec.ResourceAttributes == nil) == (spec.NonResourceAttributes == nil) {
+		return c.invalidReview(oneOfAttributes(spec.ResourceAttributes))
+	}
+	if spec.User == "" && len(spec.Groups) == 0 {
+		return c.invalidReview(field.Required(field.NewPath("spec", "user"), "at least one of user or group must be specified"))
+	}
+	return nil
+}
+
+func subjectOf(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
+	who := &user.DefaultInfo{Name: spec.User, Groups: spec.Groups, UID: spec.UID, Extra: map[string][]string{}}
+	for key, values := range spec.Extra {
+		who.Extra[strings.ToLower(key)] = values
+	}
+	return who
+}
+
+func (c *call) decide(who user.Info, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+	a := &authorizer.AttributesRecord{User: who}
+	if r != nil {
+		a.Verb, a.Namespace, a.APIGroup, a.APIVersion = r.Verb, r.Namespace, r.Group, r.Version
+		a.Resource, a.Subresource, a.Name, a.ResourceRequest = r.Resource, r.Subresource, r.Name, true
+		if a.APIVersion == "" {
+			a.APIVersion = "*"
+		}
+		addReviewSelectors(a, r)
+	}
+	if n != nil {
+		a.Verb, a.Path = n.Verb, n.Path
+	}
+	decision, reason, err := c.s.Authorizer.Authorize(c.r.Context(), a)
+	status := authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow,
+		Denied:  decision == authorizer.DecisionDeny,
+		Reason:  reason,
+	}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}
+
+// addReviewSelectors takes over the selectors of a question. What cannot be
+// expressed is left out, which makes the question wider, never narrower.
+func addReviewSelectors(a *authorizer.AttributesRecord, r *authorizationv1.ResourceAttributes) {
+	if s := r.FieldSelector; s != nil {
+		if s.RawSelector != "" {
+			if parsed, err := fields.ParseSelector(s.RawSelector); err == nil {
+				a.FieldSelectorRequirements = parsed.Requirements()
+			}
+		}
+		for _, q := range s.Requirements {
+			if len(q.Values) != 1 {
+				continue
+			}
+			op := selection.Equals
+			if q.Operator == metav1.FieldSelectorOpNotIn {
+				op = selection.NotEquals
+			}
+			if q.Operator == metav1.FieldSelectorOpIn || q.Operator == metav1.FieldSelectorOpNotIn {
+				a.FieldSelectorRequirements = append(a.FieldSelectorRequirements, fields.Requirement{Field: q.Key, Operator: op, Value: q.Values[0]})
+			}
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: s.Requirements})
+		if s.RawSelector != "" {
+			selector, err = labels.Parse(s.RawSelector)
+		}
+		if err == nil {
+			a.LabelSelectorRequirements, _ = selector.Requirements()
+		}
+	}
+}
+
+// reviewOwnRules lists all that the asker may do in a namespace.
+func (c *call) reviewOwnRules() error {
+	var review authorizationv1.SelfSubjectRulesReview
+	if err := c.question(&review); err != nil {
+		return err
+	}
+	if review.Spec.Namespace == "" {
+		return apierrors.NewBadRequest("no namespace on request")
+	}
+	review.Status = c.s.rulesFor(c.r.Context(), c.user, review.Spec.Namespace)
+	return c.answer(&review)
+}
+
+func (s *Server) rulesFor(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+	status := authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}}
+	if s.Rules == nil {
+		status.Incomplete = true
+		return status
+	}
+	resources, paths, incomplete, err := s.Rules.RulesFor(ctx, who, namespace)
+	for _, r := range resources {
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),
+		})
+	}
+	for _, p := range paths {
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: p.GetVerbs(), NonResourceURLs: p.GetNonResourceURLs()})
+	}
+	status.Incomplete = incomplete
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}

@@ -1,0 +1,302 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/server/registry"
+)
+
+// middleware is what every request passes on its way to the handler, in running
+// order.
+func (s *Server) middleware() []gin.HandlerFunc {
+	return []gin.HandlerFunc{
+		s.measure,      // count and time it
+		s.recoverPanic, // a panic becomes a 500, the server lives on
+		s.readURL,      // what does it ask for?
+		s.deadline,     // requests that should be short have a minute
+		s.authenticate, // who is asking? else 401
+		s.record,       // the audit log
+		s.impersonate,  // as whom, if they may
+		s.limit,        // not too many at once, else 429
+		s.authorizeURL, // may they? else 403
+	}
+}
+
+// routes is the table of contents of the API: every form of URL there is. Kinds
+// come and go at run time, so the URLs of objects are not registered one by one:
+// info.go reads them, and serveObjects finds the row and the verb.
+func (s *Server) routes() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.RedirectTrailingSlash = false
+	engine.HandleMethodNotAllowed = false
+	engine.ContextWithFallback = true
+
+	for path, handler := range s.Public {
+		mount(engine, path, handler)
+	}
+	api := engine.Group("/", s.middleware()...)
+
+	// Documents: discovery and OpenAPI.
+	api.GET("/api", s.documents)
+	api.GET("/apis", s.documents)
+	api.GET("/openapi/*path", s.documents) // /openapi/v2, /openapi/v3, /openapi/v3/apis/{group}/{version}
+
+	// Objects:
+	//   /api/v1, /apis/{group}, /apis/{group}/{version}               (documents)
+	//   /{api/v1 | apis/group/version}/{plural}                       GET (list, ?watch), POST, DELETE
+	//   .../{plural}/{name}                                           GET, PUT, PATCH, DELETE
+	//   .../{plural}/{name}/{subresource}[/{rest}]                    by subresource
+	//   .../namespaces/{namespace}/{plural}[/{name}[/{subresource}]]  the same, in a namespace
+	//   .../watch/...                                                 GET, an old form of ?watch
+	api.Any("/api/*path", s.objects)
+	api.Any("/apis/*path", s.objects)
+
+	// The server itself.
+	api.GET("/version", s.version)
+	api.GET("/version/", s.version)
+	for _, group := range []string{"/healthz", "/livez", "/readyz"} {
+		api.GET(group, s.healthGroup)
+		api.GET(group+"/*check", s.healthCheck)
+	}
+	api.GET("/metrics", s.serveMetrics)
+	api.GET("/metrics/slis", s.serveMetrics)
+	api.GET("/.well-known/openid-configuration", s.openIDConfiguration)
+	api.GET("/openid/v1/jwks", s.openIDKeys)
+	for path, handler := range s.Extra {
+		mount(api, path, handler)
+	}
+	if s.Public["/"] == nil {
+		api.GET("/", s.listPaths)
+	}
+	engine.NoRoute(append(s.middleware(), func(c *gin.Context) { notFoundText(c.Writer) })...)
+	return engine
+}
+
+// mount registers a handler for a path, and for all below it if that ends in a
+// slash.
+func mount(on gin.IRoutes, path string, handler http.Handler) {
+	serve := gin.WrapH(handler)
+	if path == "/" {
+		on.GET("/", serve)
+		return
+	}
+	if base, below := strings.CutSuffix(path, "/"); below {
+		on.Any(base, serve)
+		on.Any(base+"/*rest", serve)
+		return
+	}
+	on.Any(path, serve)
+}
+
+func (s *Server) documents(c *gin.Context) {
+	if s.Documents == nil {
+		notFoundText(c.Writer)
+		return
+	}
+	s.Documents.ServeHTTP(c.Writer, c.Request)
+}
+
+// objects serves everything below /api/ and /apis/.
+func (s *Server) objects(c *gin.Context) {
+	info := infoFrom(c.Request.Context())
+	if !info.Resource {
+		s.documents(c)
+		return
+	}
+	if err := s.serveObjects(c.Writer, c.Request, info); err != nil {
+		s.writeError(c.Writer, c.Request, err)
+	}
+}
+
+// serveObjects is the way from a URL to a verb.
+func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
+	k := s.Kinds.Find(info.GVR)
+	if k == nil {
+		return s.noSuchResource(w, info.GVR)
+	}
+	c := &call{requestInfo: info, s: s, w: w, r: r, user: userFrom(r.Context()), kind: k}
+	if !k.Namespaced && info.Namespace != "" && info.GVR.Resource != "namespaces" {
+		return errNoSuchResource()
+	}
+	var err error
+	if info.Subresource != "" {
+		sub, ok := k.Sub[info.Subresource]
+		if !ok {
+			return s.noSuchSubresource(k, info)
+		}
+		c.sub = &sub
+	}
+	if c.out, err = c.negotiated(); err != nil {
+		return err
+	}
+	serve := c.handler()
+	if serve == nil {
+		return errMethodNotAllowed()
+	}
+	return serve()
+}
+
+// negotiated is the media type of the reply. Streams of bytes have their own.
+func (c *call) negotiated() (mediaType, error) {
+	if c.longRunning() && c.Verb != "watch" {
+		return mediaType{name: typeJSON}, nil
+	}
+	offered := outputFor(c.kind)
+	if c.sub != nil && c.sub.New != nil {
+		offered = outputFor(&registry.Kind{New: c.sub.New})
+	}
+	if c.Verb == "watch" {
+		offered = append([]string{typeJSON}, offered[2:]...) // YAML has no stream form
+	}
+	return negotiate(c.r, offered)
+}
+
+// noSuchResource tells a resource that a served group does not have from a group
+// that nobody serves.
+func (s *Server) noSuchResource(w http.ResponseWriter, gvr schema.GroupVersionResource) error {
+	for _, k := range s.Kinds.Kinds() {
+		if k.GroupVersion() == gvr.GroupVersion() && !k.Unstructured() {
+			return errNoSuchResource()
+		}
+	}
+	notFoundText(w)
+	return nil
+}
+
+func (s *Server) noSuchSubresource(k *registry.Kind, info *requestInfo) error {
+	if k.Unstructured() {
+		return apierrors.NewNotFound(info.GVR.GroupResource(), info.Name)
+	}
+	return errNoSuchResource()
+}
+
+// handler is the verb's function for a call, or nil if the kind has no such
+// verb.
+func (c *call) handler() func() error {
+	if deed := c.deed(); deed != nil {
+		return deed
+	}
+	if c.sub != nil {
+		return c.subHandler()
+	}
+	if !c.kind.Can(c.Verb) {
+		return nil
+	}
+	switch c.Verb {
+	case "get":
+		return c.get
+	case "list":
+		return c.list
+	case "watch":
+		return c.watch
+	case "create":
+		return c.create
+	case "update":
+		return c.update
+	case "patch":
+		return c.patch
+	case "delete":
+		return c.delete
+	case "deletecollection":
+		return c.deleteCollection
+	}
+	return nil
+}
+
+// subHandler is the function for a view of the object (status) or a projection
+// of it (scale).
+func (c *call) subHandler() func() error {
+	projection := c.sub.Get != nil
+	switch c.Verb {
+	case "get":
+		if projection {
+			return c.getProjection
+		}
+		return c.get
+	case "update":
+		if projection {
+			return c.updateProjection
+		}
+		return c.update
+	case "patch":
+		if projection {
+			return c.patchProjection
+		}
+		return c.patch
+	}
+	return nil
+}
+
+// deed is the function of what is not reading or writing an object: what is
+// asked of the server or of a node agent.
+func (c *call) deed() func() error {
+	name := c.GVR.Resource
+	if c.Subresource != "" {
+		name += "/" + c.Subresource
+	}
+	deeds := c.postedDeeds()
+	if c.Verb != "create" {
+		deeds = c.readDeeds()
+	}
+	if f, ok := deeds[schema.GroupResource{Group: c.GVR.Group, Resource: name}]; ok {
+		return f
+	}
+	if c.Subresource == "proxy" {
+		switch name {
+		case "pods/proxy", "services/proxy", "nodes/proxy":
+			return c.proxy
+		}
+	}
+	return nil
+}
+
+// postedDeeds are what a POST can ask for.
+func (c *call) postedDeeds() map[schema.GroupResource]func() error {
+	const authn, authz = "authentication.k8s.io", "authorization.k8s.io"
+	return map[schema.GroupResource]func() error{
+		{Resource: "bindings"}:                                c.bind,
+		{Resource: "pods/binding"}:                            c.bind,
+		{Resource: "pods/eviction"}:                           c.evict,
+		{Resource: "pods/exec"}:                               c.exec,
+		{Resource: "pods/attach"}:                             c.attach,
+		{Resource: "pods/portforward"}:                        c.portForward,
+		{Resource: "serviceaccounts/token"}:                   c.issueToken,
+		{Group: authn, Resource: "tokenreviews"}:              c.reviewToken,
+		{Group: authn, Resource: "selfsubjectreviews"}:        c.reviewSelf,
+		{Group: authz, Resource: "subjectaccessreviews"}:      c.reviewAccess,
+		{Group: authz, Resource: "localsubjectaccessreviews"}: c.reviewLocalAccess,
+		{Group: authz, Resource: "selfsubjectaccessreviews"}:  c.reviewOwnAccess,
+		{Group: authz, Resource: "selfsubjectrulesreviews"}:   c.reviewOwnRules,
+	}
+}
+
+// readDeeds are what other methods can ask for.
+func (c *call) readDeeds() map[schema.GroupResource]func() error {
+	switch c.Verb {
+	case "get":
+		return map[schema.GroupResource]func() error{
+			{Resource: "pods/exec"}:         c.exec,
+			{Resource: "pods/attach"}:       c.attach,
+			{Resource: "pods/portforward"}:  c.portForward,
+			{Resource: "pods/log"}:          c.log,
+			{Resource: "componentstatuses"}: c.getComponent,
+		}
+	case "list":
+		return map[schema.GroupResource]func() error{{Resource: "componentstatuses"}: c.listComponents}
+	case "update":
+		return map[schema.GroupResource]func() error{{Resource: "namespaces/finalize"}: c.update}
+	}
+	return nil
+}
+
+// withInfo leaves what the URL says in the request's context.
+func withInfo(ctx context.Context, info *requestInfo) context.Context {
+	return context.WithValue(ctx, keyInfo, info)
+}
