@@ -126,7 +126,7 @@ func kindOf(head metav1.TypeMeta, want schema.GroupVersionKind, into runtime.Obj
 	got := gv.WithKind(head.Kind)
 	if _, ok := into.(*unstructured.Unstructured); ok {
 		if head.Kind == "" {
-			return schema.GroupVersionKind{}, runtime.NewMissingKindErrWithBody(string(body))
+			return schema.GroupVersionKind{}, runtime.NewMissingKindErr(string(body))
 		}
 		if head.APIVersion == "" {
 			return schema.GroupVersionKind{}, runtime.NewMissingVersionErr(string(body))

@@ -20,13 +20,13 @@ import (
 // componentstatuses is an old view of the control plane on this machine: each
 // component is asked whether it is well when the object is read.
 
-type component struct {
-	name string
-	ask  func(context.Context) (string, error)
-}
-
-func (s *Server) components() []component {
-	return []component{
+// components are the components that componentstatuses shows, unless the
+// configuration names others.
+func (s *Server) components() []Check {
+	if s.Components != nil {
+		return s.Components
+	}
+	return []Check{
 		{"scheduler", askHealth("https://127.0.0.1:10259/healthz")},
 		{"controller-manager", askHealth("https://127.0.0.1:10257/healthz")},
 		{"etcd-0", func(ctx context.Context) (string, error) { return "ok", s.Store.Ready(ctx) }},
@@ -59,11 +59,11 @@ func askHealth(url string) func(context.Context) (string, error) {
 	}
 }
 
-func (p component) status(ctx context.Context) *corev1.ComponentStatus {
-	status := &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
+func componentStatus(ctx context.Context, p Check) *corev1.ComponentStatus {
+	status := &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
 	status.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ComponentStatus"))
 	condition := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue}
-	text, err := p.ask(ctx)
+	text, err := p.Ask(ctx)
 	condition.Message = text
 	if err != nil {
 		condition.Status, condition.Message = corev1.ConditionFalse, err.Error()
@@ -77,8 +77,8 @@ const componentWarning = "v1 ComponentStatus is deprecated in v1.19+"
 func (c *call) getComponent() error {
 	c.warn(componentWarning)
 	for _, p := range c.s.components() {
-		if p.name == c.Name {
-			return c.reply(http.StatusOK, p.status(c.r.Context()), c.kind.GroupVersionKind)
+		if p.Name == c.Name {
+			return c.reply(http.StatusOK, componentStatus(c.r.Context(), p), c.kind.GroupVersionKind)
 		}
 	}
 	return apierrors.NewNotFound(c.kind.GroupResource(), c.Name)
@@ -92,8 +92,8 @@ func (c *call) listComponents() error {
 	var asking sync.WaitGroup
 	for i, p := range components {
 		asking.Go(func() {
-			status := p.status(c.r.Context())
-			items[i] = &storage.Item{Object: status, Name: p.name}
+			status := componentStatus(c.r.Context(), p)
+			items[i] = &storage.Item{Object: status, Name: p.Name}
 		})
 	}
 	asking.Wait()

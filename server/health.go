@@ -32,8 +32,8 @@ func (h *health) finished(step string, err error) {
 	}
 }
 
-func (h *health) step(name string) Check {
-	return Check{Name: "poststarthook/" + name, Run: func(context.Context) error {
+func (h *health) step(name string) HealthCheck {
+	return HealthCheck{Name: "poststarthook/" + name, Run: func(context.Context) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		err, ran := h.done[name]
@@ -45,9 +45,9 @@ func (h *health) step(name string) Check {
 }
 
 // checks lists a group's checks in the order in which they are reported.
-func (h *health) checks(group string) []Check {
+func (h *health) checks(group string) []HealthCheck {
 	ok := func(context.Context) error { return nil }
-	all := []Check{
+	all := []HealthCheck{
 		{Name: "ping", Run: ok},
 		{Name: "log", Run: ok},
 		{Name: "etcd", Run: h.etcd},
@@ -58,8 +58,8 @@ func (h *health) checks(group string) []Check {
 		all = append(all, h.step(step.Name))
 	}
 	all = append(all, h.s.Health...)
-	all = append(all, Check{Name: "shutdown", Ready: true, Run: h.shutdown})
-	var kept []Check
+	all = append(all, HealthCheck{Name: "shutdown", Ready: true, Run: h.shutdown})
+	var kept []HealthCheck
 	for _, check := range all {
 		if !check.Ready || group == "readyz" {
 			kept = append(kept, check)

@@ -67,7 +67,10 @@ type Config struct {
 	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
 	RequestTimeout time.Duration
 	// Health are further checks of /livez and /readyz, by name.
-	Health []Check
+	Health []HealthCheck
+	// Components are what componentstatuses shows; nil: the scheduler and the
+	// controller manager of this machine, and etcd.
+	Components []Check
 
 	// Extra are handlers behind authentication, by path (a trailing slash takes
 	// in what is below): the row stream. Public ones are in front of it: the
@@ -110,8 +113,8 @@ type Step struct {
 	Run  func(context.Context) error
 }
 
-// Check is one named check of /livez and /readyz.
-type Check struct {
+// HealthCheck is one named check of /livez and /readyz.
+type HealthCheck struct {
 	Name string
 	// Ready checks are part of /readyz only.
 	Ready bool
