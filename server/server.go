@@ -176,6 +176,7 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.audit = log
 	}
+	s.storeKinds(nil)
 	s.handler = s.routes()
 	return s, nil
 }
@@ -183,13 +184,14 @@ func New(cfg Config) (*Server, error) {
 // Handler serves the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Run does the server's own chores until ctx ends: it writes the audit log and
-// keeps the bootstrap objects. Watches in progress end with it.
+// Run does the server's own chores until ctx ends: it writes the audit log,
+// keeps storage in step with the table of kinds, and keeps the bootstrap objects. Watches in progress end with it.
 func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	if s.audit != nil {
 		wg.Go(func() { s.audit.run(ctx) })
 	}
+	wg.Go(func() { s.followKinds(ctx) })
 	wg.Go(func() { s.keepBootstrapped(ctx) })
 	<-ctx.Done()
 	s.Drain()

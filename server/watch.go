@@ -44,7 +44,7 @@ func (c *call) watch() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), watchTime(options))
 	defer cancel()
 	defer c.s.onDrain(cancel)()
-	stream := &eventStream{call: c}
+	stream := &eventStream{call: c, bookmarks: options.AllowWatchBookmarks}
 	if c.out.as == "Table" {
 		if stream.include, err = c.includeObject(); err != nil {
 			return err
@@ -179,6 +179,8 @@ type eventStream struct {
 	*call
 	include metav1.IncludeObjectPolicy // of a Table
 	columns bool                       // the next Table must define its columns
+	// bookmarks: the client asked for them.
+	bookmarks bool
 }
 
 // pump sends batches of events until ctx ends or the watcher fails; the failure
@@ -188,6 +190,7 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 	for {
 		events, err := watcher.Next(ctx)
 		if ctx.Err() != nil {
+			e.sayGoodbye(ctx, watcher, send)
 			return
 		}
 		frames = frames[:0]
@@ -207,6 +210,18 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 			return // the client is gone
 		}
 		e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource).Add(float64(len(frames)))
+	}
+}
+
+// sayGoodbye sends a last bookmark when the watch's time is up, so that the
+// client's next one starts where this one ended.
+func (e *eventStream) sayGoodbye(ctx context.Context, watcher *storage.Watcher, send func([][]byte) error) {
+	mark, ok := watcher.Bookmark()
+	if !ok || !e.bookmarks || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	if frame, err := e.frame(mark); err == nil {
+		send([][]byte{frame})
 	}
 }
 
@@ -245,12 +260,9 @@ func (e *eventStream) wrap(kind string, object []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := envelope(schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}, message)
-	if err != nil {
-		return nil, err
-	}
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, len(body)+4), uint32(len(body)))
-	return append(frame, body...), nil
+	// Only the object in it has an envelope; the event has its length in front.
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, len(message)+4), uint32(len(message)))
+	return append(frame, message...), nil
 }
 
 // object is the object of an event in the form and encoding asked for, from the

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/server/auth"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// resourceOf is what storage needs to know of a row.
+func resourceOf(k *registry.Kind) storage.Resource {
+	return storage.Resource{
+		GroupResource: k.GroupResource(),
+		Kind:          k.GroupVersionKind,
+		Prefix:        k.Prefix,
+		Namespaced:    k.Namespaced,
+		New:           k.New,
+		JSON:          k.JSON,
+		TTL:           k.TTL,
+		Fields:        k.SelectableFields,
+	}
+}
+
+// isStored tells kinds that are kept from questions that are only answered.
+func isStored(k *registry.Kind) bool { return k.Store == nil && k.Can("get") && k.Can("create") }
+
+// storeKinds gives every stored kind of the table its collection, and takes the
+// collections of kinds that are gone away. known is what it left last time.
+func (s *Server) storeKinds(known map[schema.GroupResource]bool) map[schema.GroupResource]bool {
+	now := map[schema.GroupResource]bool{}
+	for _, k := range s.Kinds.Kinds() {
+		if isStored(k) {
+			now[k.GroupResource()] = true
+			s.Store.Add(resourceOf(k))
+		}
+	}
+	for gr := range known {
+		if !now[gr] {
+			s.Store.Remove(gr)
+		}
+	}
+	return now
+}
+
+// followKinds keeps the collections in step with the table until ctx ends.
+func (s *Server) followKinds(ctx context.Context) {
+	known := s.storeKinds(nil)
+	for {
+		changed := s.Kinds.Changed()
+		known = s.storeKinds(known)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// AuthSource lets the authoriser follow roles and what nodes may see from the
+// cache.
+type AuthSource struct{ Store *storage.Store }
+
+var _ auth.Source = AuthSource{}
+
+// followRetry is the wait before a failed watch is begun anew.
+const followRetry = 200 * time.Millisecond
+
+// Follow implements auth.Source.
+func (a AuthSource) Follow(ctx context.Context, resource schema.GroupResource, apply func(changes []auth.Change, reset bool)) error {
+	for ctx.Err() == nil {
+		if err := a.followOnce(ctx, resource, apply); err != nil && ctx.Err() == nil {
+			select {
+			case <-time.After(followRetry):
+			case <-ctx.Done():
+			}
+		}
+	}
+	return nil
+}
+
+// followOnce lists and then watches until that fails.
+func (a AuthSource) followOnce(ctx context.Context, resource schema.GroupResource, apply func([]auth.Change, bool)) error {
+	col := a.Store.Collection(resource)
+	if col == nil {
+		return fmt.Errorf("follow %s: not stored", resource)
+	}
+	page, err := col.List(ctx, storage.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("follow %s: %w", resource, err)
+	}
+	all := make([]auth.Change, len(page.Items))
+	for i, item := range page.Items {
+		all[i] = auth.Change{Object: item.Object}
+	}
+	apply(all, true)
+	watcher, err := col.Watch(ctx, storage.WatchOptions{ResourceVersion: fmt.Sprint(page.Revision)})
+	if err != nil {
+		return fmt.Errorf("follow %s: %w", resource, err)
+	}
+	for {
+		events, err := watcher.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", resource, err)
+		}
+		var changes []auth.Change
+		for _, e := range events {
+			if e.Item != nil {
+				changes = append(changes, auth.Change{Object: e.Item.Object, Deleted: e.Type == storage.Deleted})
+			}
+		}
+		if len(changes) > 0 {
+			apply(changes, false)
+		}
+	}
+}
