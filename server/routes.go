@@ -186,7 +186,7 @@ func (c *call) handler() func() error {
 	if c.sub != nil {
 		return c.subHandler()
 	}
-	if !c.kind.Can(c.Verb) {
+	if !c.kind.Can(c.Verb) || c.Name == "" && (c.Verb == "update" || c.Verb == "patch") {
 		return nil
 	}
 	switch c.Verb {

@@ -1,0 +1,333 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// fakeAgent is a node agent: it answers logs, and echoes on a websocket.
+func fakeAgent(t *testing.T) (host string, port int32) {
+	t.Helper()
+	agent := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/containerLogs/default/one/main"):
+			fmt.Fprintf(w, "log of %s?%s\n", r.URL.Path, r.URL.RawQuery)
+		case strings.HasPrefix(r.URL.Path, "/exec/default/one/main"):
+			upgrader := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}
+			conn, err := upgrader.Upgrade(w, r, nil)
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			conn.WriteMessage(websocket.BinaryMessage, []byte("\x01"+r.URL.RawQuery))
+			if kind, message, err := conn.ReadMessage(); err == nil {
+				conn.WriteMessage(kind, message)
+			}
+		default:
+			fmt.Fprintf(w, "agent %s", r.URL.Path)
+		}
+	}))
+	t.Cleanup(agent.Close)
+	h, p, err := net.SplitHostPort(agent.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, int32(n)
+}
+
+// withNode makes a node whose agent is the fake one, and a pod on it.
+func withNode(t *testing.T, c *cluster) {
+	t.Helper()
+	ctx := context.Background()
+	host, port := fakeAgent(t)
+	node, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = port
+	if _, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pods := c.client.CoreV1().Pods("default")
+	if _, err := pods.Create(ctx, pod("one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Target: corev1.ObjectReference{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	ctx := context.Background()
+	tail := int64(5)
+	text, err := c.client.CoreV1().Pods("default").GetLogs("one", &corev1.PodLogOptions{TailLines: &tail, Follow: true}).DoRaw(ctx)
+	if err != nil || string(text) != "log of /containerLogs/default/one/main?follow=true&tailLines=5\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	for query, want := range map[string]string{
+		"?container=nope":               `container nope is not valid for pod one`,
+		"?tailLines=-1":                 `PodLogOptions "one" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0`,
+		"?limitBytes=0":                 `PodLogOptions "one" is invalid: limitBytes: Invalid value: 0: must be greater than 0`,
+		"?sinceSeconds=1&sinceTime=bad": `parsing time "bad" as "2006-01-02T15:04:05Z07:00": cannot parse "bad" as "2006"`,
+	} {
+		if _, body := c.do("GET", "/api/v1/namespaces/default/pods/one/log"+query, "", nil); status(t, body).Message != want {
+			t.Errorf("%s: %s", query, body)
+		}
+	}
+}
+
+func TestExec(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}}
+	at := "ws" + strings.TrimPrefix(c.url, "http") + "/api/v1/namespaces/default/pods/one/exec?command=ls&command=-l&stdout=true&stdin=true"
+	conn, _, err := dialer.Dial(at, http.Header{"Authorization": {"Bearer admin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if conn.Subprotocol() != "v5.channel.k8s.io" {
+		t.Errorf("subprotocol %q", conn.Subprotocol())
+	}
+	if _, message, err := conn.ReadMessage(); err != nil || string(message) != "\x01command=ls&command=-l&input=1&output=1" {
+		t.Errorf("%q %v", message, err)
+	}
+	if err := conn.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, message, err := conn.ReadMessage(); err != nil || !bytes.Equal(message, []byte("\x00hello")) {
+		t.Errorf("%q %v", message, err)
+	}
+	code, body := c.do("POST", "/api/v1/namespaces/default/pods/one/exec?command=ls", "", nil)
+	if s := status(t, body); code != 400 || s.Message != "Upgrade request required" {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestProxy(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	if code, body := c.do("GET", "/api/v1/nodes/n1/proxy/stats/summary", "", nil); code != 200 || body != "agent /stats/summary" {
+		t.Errorf("node: %d %s", code, body)
+	}
+	reply := c.raw("GET", "/api/v1/nodes/n1/proxy", "", nil)
+	reply.Body.Close()
+	if reply.StatusCode != 301 || reply.Header.Get("Location") != "/api/v1/nodes/n1/proxy/" {
+		t.Errorf("no trailing slash: %d %s", reply.StatusCode, reply.Header.Get("Location"))
+	}
+	if code, body := c.do("GET", "/api/v1/namespaces/default/services/nope/proxy/", "", nil); code != 404 {
+		t.Errorf("service: %d %s", code, body)
+	}
+	if code, body := c.do("GET", "/api/v1/namespaces/default/pods/one:80/proxy/", "", nil); code != 400 || status(t, body).Message != "address not allowed" {
+		t.Errorf("pod: %d %s", code, body)
+	}
+}
+
+func TestEviction(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	ctx := context.Background()
+	pods := c.client.CoreV1().Pods("default")
+	p, err := pods.Get(ctx, "one", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	if _, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	budgets := c.client.PolicyV1().PodDisruptionBudgets("default")
+	budget, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "b"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "one"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evict := func() error {
+		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "default"}})
+	}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
+	if budget, err = budgets.UpdateStatus(ctx, budget, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = evict()
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+		t.Errorf("eviction against the budget: %v", err)
+	}
+	budget.Status.DisruptionsAllowed = 1
+	if _, err := budgets.UpdateStatus(ctx, budget, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := evict(); err != nil {
+		t.Errorf("eviction within the budget: %v", err)
+	}
+	after, err := budgets.Get(ctx, "b", metav1.GetOptions{})
+	if _, booked := after.Status.DisruptedPods["one"]; err != nil || after.Status.DisruptionsAllowed != 0 || !booked {
+		t.Errorf("budget: %+v %v", after.Status, err)
+	}
+	if p, err := pods.Get(ctx, "one", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
+		t.Errorf("pod: %v %v", p.DeletionTimestamp, err)
+	}
+}
+
+// fakeIssuer signs nothing.
+type fakeIssuer struct{}
+
+func (fakeIssuer) Issue(_ context.Context, account *corev1.ServiceAccount, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	answer := r.DeepCopy()
+	answer.Status.Token = "token of " + account.Name
+	return answer, nil
+}
+func (fakeIssuer) KeySet() ([]byte, error)    { return []byte(`{"keys":[]}`), nil }
+func (fakeIssuer) Discovery() ([]byte, error) { return nil, errors.New("none") }
+
+func TestTokens(t *testing.T) {
+	c := start(t, func(cfg *Config) { cfg.Tokens = fakeIssuer{} })
+	ctx := context.Background()
+	accounts := c.client.CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := accounts.CreateToken(ctx, "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil || got.Status.Token != "token of robot" {
+		t.Errorf("%+v %v", got, err)
+	}
+	short := int64(60)
+	if _, err := accounts.CreateToken(ctx, "robot", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &short}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("short token: %v", err)
+	}
+	if _, body := c.do("GET", "/openid/v1/jwks", "", nil); body != `{"keys":[]}` {
+		t.Errorf("keys: %s", body)
+	}
+}
+
+func TestReviews(t *testing.T) {
+	c := start(t)
+	ctx := context.Background()
+	token, err := c.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "bob"}}, metav1.CreateOptions{})
+	if err != nil || !token.Status.Authenticated || token.Status.User.Username != "bob" {
+		t.Errorf("token: %+v %v", token.Status, err)
+	}
+	self, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || self.Status.UserInfo.Username != "admin" {
+		t.Errorf("self: %+v %v", self, err)
+	}
+	attributes := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: "default"}
+	own, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}, metav1.CreateOptions{})
+	if err != nil || !own.Status.Allowed {
+		t.Errorf("own access: %+v %v", own, err)
+	}
+	other, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "bob", ResourceAttributes: attributes}}, metav1.CreateOptions{})
+	if err != nil || other.Status.Allowed {
+		t.Errorf("access: %+v %v", other, err)
+	}
+	if _, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributes}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := c.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("rules: %v", err)
+	}
+}
+
+func TestKubernetesService(t *testing.T) {
+	c := start(t, func(cfg *Config) { cfg.AdvertiseAddress = "192.0.2.1" })
+	ctx := context.Background()
+	service, err := c.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil || service.Spec.ClusterIP != "10.96.0.1" {
+		t.Fatalf("service: %+v %v", service, err)
+	}
+	slice, err := c.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "192.0.2.1" {
+		t.Errorf("slice: %+v %v", slice, err)
+	}
+	// What is deleted comes back.
+	if err := c.client.CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.server.Bootstrap(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+		t.Errorf("the service did not come back: %v", err)
+	}
+}
+
+func TestComponentStatuses(t *testing.T) {
+	c := start(t, func(cfg *Config) {
+		cfg.Components = []Check{
+			{Name: "scheduler", Ask: func(context.Context) (string, error) { return "ok", nil }},
+			{Name: "controller-manager", Ask: func(context.Context) (string, error) { return "", errors.New("connection refused") }},
+		}
+	})
+	list, err := c.client.CoreV1().ComponentStatuses().List(context.Background(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if got := list.Items[1].Conditions[0]; got.Status != corev1.ConditionFalse || got.Message != "connection refused" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := c.client.CoreV1().ComponentStatuses().Get(context.Background(), "scheduler", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAudit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	t.Run("serve", func(t *testing.T) {
+		c := start(t, func(cfg *Config) { cfg.AuditLog = path })
+		if _, err := c.client.CoreV1().ConfigMaps("default").Create(context.Background(), configMap("audited"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	// The server has ended: all is written.
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for d := json.NewDecoder(file); ; {
+		var e auditv1.Event
+		if err := d.Decode(&e); err == io.EOF {
+			t.Fatal("the request was not recorded")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Resource != "configmaps" {
+			continue
+		}
+		if e.Level != auditv1.LevelMetadata || e.User.Username != "admin" || e.ResponseStatus.Code != 201 || e.Annotations["authorization.k8s.io/decision"] != "allow" {
+			t.Errorf("event: %+v", e)
+		}
+		return
+	}
+}
