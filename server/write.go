@@ -271,9 +271,8 @@ func boolOf(b *bool) bool { return b != nil && *b }
 // object that is being deleted.
 var errDeleteInstead = errors.New("deleted by update")
 
-// update replaces an object. edit makes the new state out of the current one;
-// it may be called several times. missing is called if there is no such object
-// (nil: that is NotFound).
+// update replaces an object. edit makes the new state out of (a copy of) the
+// current one; it may be called several times.
 func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
 	var req *admission.Request
 	var last runtime.Object
@@ -292,11 +291,12 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 		return last, err
 	})
 	if errors.Is(err, errDeleteInstead) {
-		err = w.deleteEmptied(ctx, col, last)
-		if req != nil {
+		if err := w.deleteEmptied(ctx, col, last); err != nil {
 			req.Finish(ctx, nil)
+			return nil, err
 		}
-		return last, err
+		req.Finish(ctx, finished(last, w.dryRun)) // its metadata says that it has ended
+		return last, nil
 	}
 	var stored runtime.Object
 	if err == nil {
