@@ -30,6 +30,8 @@ type call struct {
 	sub  *registry.Subresource // nil: the object itself
 	out  mediaType
 
+	asJSON, asProtobuf encoding
+
 	mu       sync.Mutex // protects warnings: admission may warn from goroutines
 	warnings []string
 }

@@ -109,26 +109,39 @@ func (c *call) checkFields(selector fields.Selector) error {
 	return nil
 }
 
-// itemJSON is the item as JSON of the served version, encoded once per item.
-func (c *call) itemJSON(item *storage.Item) ([]byte, error) {
-	return item.Encoded(c.kind.GroupVersion().String()+"+json", func(obj runtime.Object) ([]byte, error) {
+// encoding is how the items of a call are encoded: once per item and form.
+type encoding struct {
+	form   string
+	encode func(runtime.Object) ([]byte, error)
+}
+
+// encodings are made once per call, not once per item.
+func (c *call) setEncodings() {
+	version := c.kind.GroupVersion().String()
+	c.asJSON = encoding{version + "+json", func(obj runtime.Object) ([]byte, error) {
 		served, err := c.served(obj)
 		if err != nil {
 			return nil, err
 		}
 		return encodeJSON(served, c.kind.GroupVersionKind)
-	})
-}
-
-// itemProtobuf is the item's protobuf message, encoded once per item.
-func (c *call) itemProtobuf(item *storage.Item) ([]byte, error) {
-	return item.Encoded(c.kind.GroupVersion().String()+"+protobuf", func(obj runtime.Object) ([]byte, error) {
+	}}
+	c.asProtobuf = encoding{version + "+protobuf", func(obj runtime.Object) ([]byte, error) {
 		served, err := c.served(obj)
 		if err != nil {
 			return nil, err
 		}
 		return encodeProtobuf(served)
-	})
+	}}
+}
+
+// itemJSON is the item as JSON of the served version.
+func (c *call) itemJSON(item *storage.Item) ([]byte, error) {
+	return item.Encoded(c.asJSON.form, c.asJSON.encode)
+}
+
+// itemProtobuf is the item's protobuf message, without an envelope.
+func (c *call) itemProtobuf(item *storage.Item) ([]byte, error) {
+	return item.Encoded(c.asProtobuf.form, c.asProtobuf.encode)
 }
 
 func (c *call) listKind() schema.GroupVersionKind {

@@ -122,6 +122,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 		return s.noSuchResource(w, info.GVR)
 	}
 	c := &call{requestInfo: info, s: s, w: w, r: r, user: userFrom(r.Context()), kind: k}
+	c.setEncodings()
 	if !k.Namespaced && info.Namespace != "" && info.GVR.Resource != "namespaces" {
 		return errNoSuchResource()
 	}

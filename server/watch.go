@@ -67,7 +67,9 @@ func (c *call) watch() error {
 	}
 	defer finish()
 	if err != nil {
-		send(stream.fail(nil, err))
+		batch := &frames{}
+		stream.addError(batch, err)
+		send(batch)
 		return nil
 	}
 	c.s.metrics.watches.Inc()
@@ -109,7 +111,7 @@ func (s *Server) onDrain(cancel context.CancelFunc) (forget func()) {
 }
 
 // openStream begins the reply: send delivers a batch of framed events at once.
-func (c *call) openStream(cancel context.CancelFunc) (send func([][]byte) error, finish func(), err error) {
+func (c *call) openStream(cancel context.CancelFunc) (send func(*frames) error, finish func(), err error) {
 	if websocket.IsWebSocketUpgrade(c.r) {
 		return c.openSocket(cancel)
 	}
@@ -124,11 +126,9 @@ func (c *call) openStream(cancel context.CancelFunc) (send func([][]byte) error,
 	if err := flusher.Flush(); err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
-	send = func(frames [][]byte) error {
-		for _, frame := range frames {
-			if _, err := c.w.Write(frame); err != nil {
-				return err
-			}
+	send = func(batch *frames) error {
+		if _, err := c.w.Write(batch.bytes); err != nil {
+			return err
 		}
 		return flusher.Flush()
 	}
@@ -137,7 +137,7 @@ func (c *call) openStream(cancel context.CancelFunc) (send func([][]byte) error,
 
 // openSocket upgrades to a websocket: one message per event, text for JSON. What
 // the client sends is read and dropped, to notice when it leaves.
-func (c *call) openSocket(cancel context.CancelFunc) (send func([][]byte) error, finish func(), err error) {
+func (c *call) openSocket(cancel context.CancelFunc) (send func(*frames) error, finish func(), err error) {
 	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	conn, err := upgrader.Upgrade(c.w, c.r, nil)
 	if err != nil {
@@ -157,11 +157,13 @@ func (c *call) openSocket(cancel context.CancelFunc) (send func([][]byte) error,
 			}
 		}
 	}()
-	send = func(frames [][]byte) error {
-		for _, frame := range frames {
-			if err := conn.WriteMessage(kind, frame); err != nil {
+	send = func(batch *frames) error {
+		begin := 0
+		for _, end := range batch.ends {
+			if err := conn.WriteMessage(kind, batch.bytes[begin:end]); err != nil {
 				return err
 			}
+			begin = end
 		}
 		return nil
 	}
@@ -183,86 +185,90 @@ type eventStream struct {
 	bookmarks bool
 }
 
+// frames are events ready to be sent. The buffer is used again for every batch
+// of a watch.
+type frames struct {
+	bytes []byte
+	ends  []int // where each frame ends
+}
+
+func (f *frames) reset() { f.bytes, f.ends = f.bytes[:0], f.ends[:0] }
+
 // pump sends batches of events until ctx ends or the watcher fails; the failure
 // is the last event.
-func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send func([][]byte) error) {
-	var frames [][]byte
+func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send func(*frames) error) {
+	batch := &frames{}
+	sent := e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource)
 	for {
 		events, err := watcher.Next(ctx)
 		if ctx.Err() != nil {
 			e.sayGoodbye(ctx, watcher, send)
 			return
 		}
-		frames = frames[:0]
+		batch.reset()
 		for _, event := range events {
-			frame, encodeErr := e.frame(event)
-			if encodeErr != nil {
+			if encodeErr := e.add(batch, event); encodeErr != nil {
 				err = encodeErr
 				break
 			}
-			frames = append(frames, frame)
 		}
 		if err != nil {
-			send(e.fail(frames, err))
+			e.addError(batch, err)
+			send(batch)
 			return
 		}
-		if send(frames) != nil {
+		if send(batch) != nil {
 			return // the client is gone
 		}
-		e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource).Add(float64(len(frames)))
+		sent.Add(float64(len(events)))
 	}
 }
 
 // sayGoodbye sends a last bookmark when the watch's time is up, so that the
 // client's next one starts where this one ended.
-func (e *eventStream) sayGoodbye(ctx context.Context, watcher *storage.Watcher, send func([][]byte) error) {
+func (e *eventStream) sayGoodbye(ctx context.Context, watcher *storage.Watcher, send func(*frames) error) {
 	mark, ok := watcher.Bookmark()
 	if !ok || !e.bookmarks || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
-	if frame, err := e.frame(mark); err == nil {
-		send([][]byte{frame})
+	batch := &frames{}
+	if e.add(batch, mark) == nil {
+		send(batch)
 	}
 }
 
-// fail appends the ERROR event that ends a watch.
-func (e *eventStream) fail(frames [][]byte, err error) [][]byte {
-	if errors.Is(err, context.Canceled) {
-		return frames
+// addError adds the ERROR event that ends a watch.
+func (e *eventStream) addError(batch *frames, err error) {
+	if body, encodeErr := e.encode(statusOf(err), statusKind); encodeErr == nil {
+		e.wrap(batch, watch.Error, body)
 	}
-	status := statusOf(err)
-	body, encodeErr := e.encode(status, statusKind)
-	if encodeErr != nil {
-		return frames
-	}
-	if frame, err := e.wrap(string(watch.Error), body); err == nil {
-		frames = append(frames, frame)
-	}
-	return frames
 }
 
-// frame is an event as it goes over the wire.
-func (e *eventStream) frame(event storage.Event) ([]byte, error) {
+// add frames an event as it goes over the wire.
+func (e *eventStream) add(batch *frames, event storage.Event) error {
 	body, err := e.object(event)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return e.wrap(string(event.Type), body)
+	e.wrap(batch, watch.EventType(event.Type), body)
+	return nil
 }
 
-func (e *eventStream) wrap(kind string, object []byte) ([]byte, error) {
+// wrap puts the event around an object: a line of JSON, or a protobuf WatchEvent
+// (type in field 1, RawExtension with the object's envelope in field 2) behind
+// its length.
+func (e *eventStream) wrap(batch *frames, kind watch.EventType, object []byte) {
+	b := batch.bytes
 	if e.out.name != typeProtobuf {
-		frame := make([]byte, 0, len(object)+len(kind)+24)
-		frame = append(append(append(frame, `{"type":"`...), kind...), `","object":`...)
-		return append(append(frame, object...), "}\n"...), nil
+		b = append(append(append(b, `{"type":"`...), kind...), `","object":`...)
+		b = append(append(b, object...), "}\n"...)
+	} else {
+		raw := fieldSize(len(object))
+		b = binary.BigEndian.AppendUint32(b, uint32(fieldSize(len(kind))+fieldSize(raw)))
+		b = appendField(b, 1, []byte(kind))
+		b = appendField(appendFieldHead(b, 2, raw), 1, object)
 	}
-	message, err := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object}}).Marshal()
-	if err != nil {
-		return nil, err
-	}
-	// Only the object in it has an envelope; the event has its length in front.
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, len(message)+4), uint32(len(message)))
-	return append(frame, message...), nil
+	batch.bytes, batch.ends = b, append(batch.ends, len(b))
 }
 
 // object is the object of an event in the form and encoding asked for, from the

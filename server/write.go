@@ -96,7 +96,7 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	k := w.kind.Stored()
 	m, _ := meta.Accessor(obj)
 	if m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
-		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	beginMetadata(m)
 	w.dedupOwners(m)

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/server/storage"
+)
+
+// nowhere is a ResponseWriter that counts.
+type nowhere struct {
+	header http.Header
+	bytes  int
+}
+
+func (n *nowhere) Header() http.Header         { return n.header }
+func (n *nowhere) WriteHeader(int)             {}
+func (n *nowhere) Write(p []byte) (int, error) { n.bytes += len(p); return len(p), nil }
+
+func BenchmarkListPods(b *testing.B) {
+	c := start(b)
+	pods := c.store.Collection(schema.GroupResource{Resource: "pods"})
+	for i := range 1000 {
+		p := pod(fmt.Sprintf("p-%d", i))
+		m, _ := meta.Accessor(p)
+		beginMetadata(m)
+		if _, err := pods.Create(context.Background(), p, storage.WriteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, accept := range []string{typeJSON, typeProtobuf, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
+		b.Run(accept, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest("GET", "/api/v1/pods?resourceVersion=0", nil)
+				r.Header.Set("Authorization", "Bearer admin")
+				r.Header.Set("Accept", accept)
+				w := &nowhere{header: http.Header{}}
+				c.server.Handler().ServeHTTP(w, r)
+				b.SetBytes(int64(w.bytes))
+			}
+		})
+	}
+}
+
+func BenchmarkWrites(b *testing.B) {
+	c := start(b)
+	n := 0
+	do := func(method, path, contentType, body string) {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer admin")
+		r.Header.Set("Content-Type", contentType)
+		w := httptest.NewRecorder()
+		c.server.Handler().ServeHTTP(w, r)
+		if w.Code >= 300 {
+			text, _ := io.ReadAll(w.Body)
+			b.Fatalf("%d %s", w.Code, text)
+		}
+	}
+	b.Run("create pod", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			do("POST", "/api/v1/namespaces/default/pods", typeJSON, fmt.Sprintf(`{"metadata":{"name":"p-%d","labels":{"app":"x"}},"spec":{"containers":[{"name":"a","image":"b","env":[{"name":"A","value":"b"}],"resources":{"requests":{"cpu":"10m"}}}]}}`, n))
+		}
+	})
+	b.Run("patch pod status", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			do("PATCH", "/api/v1/namespaces/default/pods/p-1/status", "application/strategic-merge-patch+json", fmt.Sprintf(`{"status":{"message":"%d","conditions":[{"type":"Ready","status":"True"}]}}`, n))
+		}
+	})
+}
