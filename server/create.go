@@ -46,7 +46,7 @@ func (c *call) create() error {
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusCreated, created)
+	return c.replyItem(http.StatusCreated, created)
 }
 
 // objectNamespace is the namespace that the objects of a request are in. For

@@ -156,7 +156,7 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 		})
 		switch {
 		case err == nil:
-			req.Finish(ctx, finished(item.Object, dryRun))
+			req.Finish(ctx, finished(item, dryRun))
 			return item.Object, false, nil
 		case !errors.Is(err, errDeleteNow):
 			req.Finish(ctx, req.Old)

@@ -25,14 +25,15 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	if c.out.as != "" {
-		return c.replyStored(http.StatusOK, item.Object)
-	}
-	return c.replyItem(item)
+	return c.replyItem(http.StatusOK, item)
 }
 
-// replyItem answers with the bytes that the item is kept in.
-func (c *call) replyItem(item *storage.Item) error {
+// replyItem answers with an item, in the bytes that it is kept in if possible.
+func (c *call) replyItem(code int, item *storage.Item) error {
+	c.flushWarnings()
+	if c.out.as != "" {
+		return c.replyStored(code, item.Object)
+	}
 	if c.out.name == typeProtobuf {
 		message, err := c.itemProtobuf(item)
 		if err != nil {
@@ -42,11 +43,11 @@ func (c *call) replyItem(item *storage.Item) error {
 		if err != nil {
 			return err
 		}
-		return writeBytes(c.w, c.r, typeProtobuf, http.StatusOK, body)
+		return writeBytes(c.w, c.r, typeProtobuf, code, body)
 	}
 	body, err := c.itemJSON(item)
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, c.r, c.out, http.StatusOK, body)
+	return writeJSON(c.w, c.r, c.out, code, body)
 }

@@ -49,7 +49,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusOK, stored)
+	return c.replyItem(http.StatusOK, stored)
 }
 
 // patchTypes lists what a kind can be patched with.
@@ -153,7 +153,7 @@ func (c *call) applyPatch(w *change, options *metav1.PatchOptions, body []byte) 
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusOK, stored)
+	return c.replyItem(http.StatusOK, stored)
 }
 
 func (c *call) checkIntent(intent *unstructured.Unstructured, problems []error, fieldValidation string) error {
@@ -225,7 +225,7 @@ func (c *call) createByApply(w *change, intent *unstructured.Unstructured, manag
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusCreated, created)
+	return c.replyItem(http.StatusCreated, created)
 }
 
 func errUIDMismatch(uid types.UID) error {

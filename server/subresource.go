@@ -119,7 +119,7 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 	if err != nil {
 		return err
 	}
-	stored, err := w.update(c.r.Context(), col, pre, func(current runtime.Object) (runtime.Object, error) {
+	item, err := w.update(c.r.Context(), col, pre, func(current runtime.Object) (runtime.Object, error) {
 		before, err := c.projected(current)
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 	if err != nil {
 		return err
 	}
-	obj, err := c.projected(stored)
+	obj, err := c.projected(item.Object)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (c *call) update() error {
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusOK, stored)
+	return c.replyItem(http.StatusOK, stored)
 }
 
 // createByUpdate is a PUT to a name that isn't taken, for the few kinds that
@@ -71,7 +71,7 @@ func (c *call) createByUpdate(w *change, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return c.replyStored(http.StatusCreated, created)
+	return c.replyItem(http.StatusCreated, created)
 }
 
 // uidPrecondition makes an update that names a UID fail if the object was

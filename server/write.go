@@ -65,7 +65,7 @@ func (c *call) annotate(key, value string) {
 
 // create stores a new object: metadata, ownership, admission, validation, and
 // the write, again with another name if a generated one was taken.
-func (w *change) create(ctx context.Context, col *storage.Collection, obj runtime.Object) (runtime.Object, error) {
+func (w *change) create(ctx context.Context, col *storage.Collection, obj runtime.Object) (*storage.Item, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -92,7 +92,7 @@ func nameExhausted(err error) error {
 	return &apierrors.StatusError{ErrStatus: *status}
 }
 
-func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj runtime.Object) (runtime.Object, error) {
+func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj runtime.Object) (*storage.Item, error) {
 	k := w.kind.Stored()
 	m, _ := meta.Accessor(obj)
 	if m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
@@ -114,7 +114,7 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	if m.GetName() == "" && m.GetGenerateName() != "" {
 		m.SetName(generateName(m.GetGenerateName()))
 	}
-	stored, err := w.admitAndStore(ctx, req, func() (*storage.Item, error) {
+	return w.admitAndStore(ctx, req, func() (*storage.Item, error) {
 		if err := w.validateCreate(ctx, obj); err != nil {
 			return nil, err
 		}
@@ -126,30 +126,25 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		}
 		return col.Create(ctx, obj, storage.WriteOptions{DryRun: w.dryRun})
 	})
-	return stored, err
 }
 
 // admitAndStore runs the mutating plugins, then store, and tells the plugins how
 // it ended.
-func (w *change) admitAndStore(ctx context.Context, req *admission.Request, store func() (*storage.Item, error)) (stored runtime.Object, err error) {
-	defer func() { req.Finish(ctx, finished(stored, w.dryRun)) }()
+func (w *change) admitAndStore(ctx context.Context, req *admission.Request, store func() (*storage.Item, error)) (item *storage.Item, err error) {
+	defer func() { req.Finish(ctx, finished(item, w.dryRun)) }()
 	if err := w.s.Admission.Mutate(ctx, req); err != nil {
 		return nil, err
 	}
-	item, err := store()
-	if err != nil {
-		return nil, err
-	}
-	return item.Object, nil
+	return store()
 }
 
 // finished is what the plugins are told that the store holds: a dry run leaves
 // nothing behind.
-func finished(stored runtime.Object, dryRun bool) runtime.Object {
-	if dryRun {
+func finished(item *storage.Item, dryRun bool) runtime.Object {
+	if item == nil || dryRun {
 		return nil
 	}
-	return stored
+	return item.Object
 }
 
 // checkGrant stops users from giving others more rights than they have.
@@ -273,7 +268,7 @@ var errDeleteInstead = errors.New("deleted by update")
 
 // update replaces an object. edit makes the new state out of (a copy of) the
 // current one; it may be called several times.
-func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) (*storage.Item, error) {
 	var req *admission.Request
 	var last runtime.Object
 	opts := storage.WriteOptions{DryRun: w.dryRun, Preconditions: pre}
@@ -295,17 +290,13 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 			req.Finish(ctx, nil)
 			return nil, err
 		}
-		req.Finish(ctx, finished(last, w.dryRun)) // its metadata says that it has ended
-		return last, nil
-	}
-	var stored runtime.Object
-	if err == nil {
-		stored = item.Object
+		item = &storage.Item{Object: last} // its metadata says that it has ended
+		err = nil
 	}
 	if req != nil {
-		req.Finish(ctx, finished(stored, w.dryRun))
+		req.Finish(ctx, finished(item, w.dryRun))
 	}
-	return stored, err
+	return item, err
 }
 
 // prepareUpdate takes a new state through the rules for updates.
