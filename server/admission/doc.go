@@ -1,4 +1,12 @@
 // Package admission decides whether a write may be stored, and completes it.
-// chain.go has the contract; all.go lists the plugins in running order; each has
-// a file of its own.
+//
+// chain.go has the contract (Request, Plugin, Chain), all.go lists the plugins
+// in running order, and each plugin has a file of its own: a function that
+// returns a Plugin. A verb runs Chain.Mutate, then validation, then
+// Chain.Validate, then stores, and tells by Request.Finish how it ended.
+//
+// Plugins read the cluster through a Reader and keep nothing in memory. Two
+// keep books: service addresses (service_addresses.go over service_ips.go and
+// service_ports.go; service_repair.go mends what a crash leaves) and quotas
+// (quota.go over quota_usage.go).
 package admission

@@ -1,0 +1,34 @@
+package admission
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// TestAll keeps the order of plugins from changing unseen.
+func TestAll(t *testing.T) {
+	store := newFakeStore()
+	chain, err := All(Config{
+		Reader: store, Writer: store, Addresses: newTestAddresses(t, store, "10.96.0.0/12", PortRange{30000, 32767}),
+		Authorizer: authorizer.AuthorizerFunc(nil),
+		CheckGrant: func(context.Context, user.Info, runtime.Object, runtime.Object) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range chain {
+		names = append(names, p.Name)
+	}
+	const want = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds " +
+		"DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning " +
+		"ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels ServiceAddresses GrantCheck ResourceQuota"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

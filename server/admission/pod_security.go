@@ -1,0 +1,102 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	podsecurity "k8s.io/pod-security-admission/admission"
+	podsecurityconfig "k8s.io/pod-security-admission/admission/api"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/metrics"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// podSecurity holds pods to the level that their namespace's labels ask for:
+// privileged (the default), baseline or restricted.
+func podSecurity(reader Reader) (Plugin, error) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return Plugin{}, fmt.Errorf("pod security checks: %w", err)
+	}
+	level := string(api.LevelPrivileged)
+	judge := &podsecurity.Admission{
+		Configuration: &podsecurityconfig.PodSecurityConfiguration{Defaults: podsecurityconfig.PodSecurityDefaults{
+			Enforce: level, EnforceVersion: api.VersionLatest, Audit: level, AuditVersion: api.VersionLatest, Warn: level, WarnVersion: api.VersionLatest,
+		}},
+		Evaluator:        evaluator,
+		Metrics:          unmeasured{},
+		PodSpecExtractor: podsecurity.DefaultPodSpecExtractor{},
+		NamespaceGetter:  securityReader{reader},
+		PodLister:        securityReader{reader},
+	}
+	if err := judge.CompleteConfiguration(); err != nil {
+		return Plugin{}, fmt.Errorf("pod security: %w", err)
+	}
+	if err := judge.ValidateConfiguration(); err != nil {
+		return Plugin{}, fmt.Errorf("pod security: %w", err)
+	}
+	extractor := podsecurity.DefaultPodSpecExtractor{}
+	return Plugin{
+		Name: "PodSecurity",
+		On: func(r *Request) bool {
+			return (r.Operation == Create || r.Operation == Update) &&
+				(r.Resource.Group == "" && r.Resource.Resource == "namespaces" || extractor.HasPodSpec(r.Resource.GroupResource()))
+		},
+		Validate: func(ctx context.Context, r *Request) error { return judgePod(ctx, judge, r) },
+	}, nil
+}
+
+func judgePod(ctx context.Context, judge *podsecurity.Admission, r *Request) error {
+	name := ""
+	if m := r.Meta(); m != nil {
+		name = m.GetName()
+	}
+	if r.User == nil {
+		return nil // the server itself
+	}
+	answer := judge.Validate(ctx, &api.AttributesRecord{
+		Name: name, Namespace: r.Namespace, Kind: r.Kind, Resource: r.Resource, Subresource: r.Subresource,
+		Operation: admissionv1.Operation(r.Operation), Object: r.Object, OldObject: r.Old, Username: r.User.GetName(),
+	})
+	if answer == nil {
+		return nil
+	}
+	if r.Warn != nil {
+		for _, text := range answer.Warnings {
+			r.Warn(text)
+		}
+	}
+	if r.Annotate != nil {
+		for key, value := range answer.AuditAnnotations {
+			r.Annotate("pod-security.kubernetes.io/"+key, value)
+		}
+	}
+	if answer.Allowed {
+		return nil
+	}
+	if answer.Result == nil {
+		return r.forbid("refused by pod security")
+	}
+	return &apierrors.StatusError{ErrStatus: *answer.Result}
+}
+
+type securityReader struct{ reader Reader }
+
+func (s securityReader) GetNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return get[*corev1.Namespace](ctx, s.reader, core("namespaces"), "", name)
+}
+
+func (s securityReader) ListPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+	return list[*corev1.Pod](ctx, s.reader, core("pods"), namespace)
+}
+
+// unmeasured drops the library's own counters: admission is measured by the chain.
+type unmeasured struct{}
+
+func (unmeasured) RecordEvaluation(metrics.Decision, api.LevelVersion, metrics.Mode, api.Attributes) {
+}
+func (unmeasured) RecordExemption(api.Attributes)   {}
+func (unmeasured) RecordError(bool, api.Attributes) {}

@@ -1,0 +1,157 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+const (
+	repairEvery = 3 * time.Minute
+	// leakGrace is how old an address must be to count as lost: a younger one
+	// may belong to a service that is just being stored.
+	leakGrace = time.Minute
+	// leakRounds is the same for ports, which have no age, in rounds of repair.
+	leakRounds = 3
+)
+
+// Run makes the ServiceCIDR object named kubernetes, and then, now and again,
+// makes the books agree with the services: addresses of services that are not
+// in them are added (after a restore, or for services written past admission),
+// those that no service has are given back.
+func (a *Addresses) Run(ctx context.Context) error {
+	leaks := map[int]int{}
+	tick := time.NewTicker(repairEvery)
+	defer tick.Stop()
+	for {
+		if err := a.repair(ctx, leaks); err != nil && ctx.Err() == nil {
+			slog.Warn("service addresses not repaired", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *Addresses) repair(ctx context.Context, leaks map[int]int) error {
+	if err := a.ensureRange(ctx); err != nil {
+		return err
+	}
+	services, err := list[*corev1.Service](ctx, a.ips.reader, core("services"), "")
+	if err != nil {
+		return err
+	}
+	if err := a.repairIPs(ctx, services); err != nil {
+		return err
+	}
+	return a.repairPorts(ctx, services, leaks)
+}
+
+// ensureRange makes the object that shows the configured range. It is ready at
+// once: there is nothing that it could overlap with.
+func (a *Addresses) ensureRange(ctx context.Context) error {
+	const name = "kubernetes"
+	if _, err := a.ips.reader.Get(ctx, cidrResource(), "", name); !apierrors.IsNotFound(err) {
+		return err
+	}
+	o := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now().Rfc3339Copy(), Generation: 1, Finalizers: []string{"networking.k8s.io/service-cidr-finalizer"}},
+		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready", LastTransitionTime: metav1.Now(),
+		}}},
+	}
+	for _, r := range a.ips.ranges {
+		o.Spec.CIDRs = append(o.Spec.CIDRs, r.Masked().String())
+	}
+	_, err := a.ips.writer.Create(ctx, cidrResource(), o)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func (a *Addresses) repairIPs(ctx context.Context, services []*corev1.Service) error {
+	owners := map[netip.Addr]*corev1.Service{}
+	for _, s := range services {
+		for _, ip := range holdingOf(s).ips {
+			if first, twice := owners[ip]; twice {
+				slog.Warn("two services have one cluster IP", "ip", ip.String(), "service", s.Namespace+"/"+s.Name, "other", first.Namespace+"/"+first.Name)
+				continue
+			}
+			owners[ip] = s
+		}
+	}
+	objects, err := list[*networkingv1.IPAddress](ctx, a.ips.reader, ipResource(), "")
+	if err != nil {
+		return err
+	}
+	known := map[netip.Addr]bool{}
+	for _, o := range objects {
+		ip, err := netip.ParseAddr(o.Name)
+		if err != nil {
+			continue
+		}
+		known[ip] = true
+		ref := o.Spec.ParentRef
+		if o.Labels[networkingv1.LabelManagedBy] != "ipallocator.k8s.io" || ref == nil || ref.Resource != "services" {
+			continue
+		}
+		owner := owners[ip]
+		if owner != nil && owner.Namespace == ref.Namespace && owner.Name == ref.Name || time.Since(o.CreationTimestamp.Time) < leakGrace {
+			continue
+		}
+		if owner == nil || owner.CreationTimestamp.Time.Before(time.Now().Add(-leakGrace)) {
+			if err := a.ips.writer.Delete(ctx, ipResource(), "", o.Name); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("release %s: %w", ip, err)
+			}
+			known[ip] = false
+		}
+	}
+	for ip, s := range owners {
+		if known[ip] {
+			continue
+		}
+		if _, err := a.ips.writer.Create(ctx, ipResource(), newIPAddress(ip, s)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("record %s: %w", ip, err)
+		}
+	}
+	return nil
+}
+
+// repairPorts takes what services have, and gives back what none has had for
+// some rounds. leaks counts the rounds.
+func (a *Addresses) repairPorts(ctx context.Context, services []*corev1.Service, leaks map[int]int) error {
+	held := map[int]bool{}
+	for _, s := range services {
+		for _, p := range holdingOf(s).ports {
+			held[p] = true
+		}
+	}
+	return a.ports.change(ctx, false, func(t takenPorts) error {
+		for p := t.r.First; p <= t.r.Last; p++ {
+			switch {
+			case held[p]:
+				t.set(p, 1)
+				delete(leaks, p)
+			case !t.has(p):
+				delete(leaks, p)
+			case leaks[p] >= leakRounds:
+				t.set(p, 0)
+				delete(leaks, p)
+			default:
+				leaks[p]++
+			}
+		}
+		return nil
+	})
+}
