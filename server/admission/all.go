@@ -3,10 +3,13 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/registry"
 )
 
 // Config is what the plugins need.
@@ -14,8 +17,12 @@ type Config struct {
 	Reader    Reader
 	Writer    Writer
 	Addresses *Addresses
-	// Authorizer answers whether users may act for certificate signers.
+	// Authorizer answers whether users may act for certificate signers, and the
+	// match conditions of webhooks.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Kinds converts objects to the versions that webhooks want; nil: they are
+	// shown the stored version.
+	Kinds *registry.Table
 	// CheckGrant refuses roles and bindings that hand out more than their
 	// author has; nil: all may.
 	CheckGrant func(ctx context.Context, who user.Info, obj, old runtime.Object) error
@@ -47,13 +54,17 @@ func All(c Config) (Chain, error) {
 		certificateSubjectRestriction(),
 		defaultIngressClass(c.Reader),
 		podTopologyLabels(c.Reader),
-		// Here mutating policies and webhooks have their place, and after them
-		// the plugins that must see what those made of the object.
-		c.Addresses.plugin(),
 	}
+	hooks := newWebhooks(c.Reader, c.Kinds, c.Authorizer)
+	chain = append(chain,
+		// Here mutating policies have their place.
+		hooks.mutating(slices.Clone(chain)),
+		// After the webhooks, what must see what those made of the object.
+		c.Addresses.plugin(),
+	)
 	if c.CheckGrant != nil {
 		chain = append(chain, grantCheck(c.CheckGrant))
 	}
-	// Here validating policies and webhooks have theirs.
-	return append(chain, resourceQuota(c.Reader, c.Writer)), nil
+	// Here validating policies have theirs.
+	return append(chain, hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
 }

@@ -5,6 +5,9 @@
 // returns a Plugin. A verb runs Chain.Mutate, then validation, then
 // Chain.Validate, then stores, and tells by Request.Finish how it ended.
 //
+// Webhooks (webhooks.go) are matched by webhook_match.go and called by
+// webhook_call.go.
+//
 // Plugins read the cluster through a Reader and keep nothing in memory. Two
 // keep books: service addresses (service_addresses.go over service_ips.go and
 // service_ports.go; service_repair.go mends what a crash leaves) and quotas

@@ -19,8 +19,11 @@ const (
 	// leakGrace is how old an address must be to count as lost: a younger one
 	// may belong to a service that is just being stored.
 	leakGrace = time.Minute
-	// leakRounds is the same for ports, which have no age, in rounds of repair.
-	leakRounds = 3
+	// portGrace is the same for ports, counted from when the loss was first seen.
+	portGrace = 5 * time.Minute
+	// startRepairs are made soon after the start, a few seconds apart: services
+	// that are written past admission (kubernetes) come about then.
+	startRepairs = 5
 )
 
 // Run makes the ServiceCIDR object named kubernetes, and then, now and again,
@@ -28,22 +31,24 @@ const (
 // in them are added (after a restore, or for services written past admission),
 // those that no service has are given back.
 func (a *Addresses) Run(ctx context.Context) error {
-	leaks := map[int]int{}
-	tick := time.NewTicker(repairEvery)
-	defer tick.Stop()
-	for {
+	leaks := map[int]time.Time{}
+	for round := 0; ; round++ {
 		if err := a.repair(ctx, leaks); err != nil && ctx.Err() == nil {
 			slog.Warn("service addresses not repaired", "err", err)
+		}
+		wait := repairEvery
+		if round < startRepairs {
+			wait = 2 * time.Second
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 	}
 }
 
-func (a *Addresses) repair(ctx context.Context, leaks map[int]int) error {
+func (a *Addresses) repair(ctx context.Context, leaks map[int]time.Time) error {
 	if err := a.ensureRange(ctx); err != nil {
 		return err
 	}
@@ -128,9 +133,9 @@ func (a *Addresses) repairIPs(ctx context.Context, services []*corev1.Service) e
 	return nil
 }
 
-// repairPorts takes what services have, and gives back what none has had for
-// some rounds. leaks counts the rounds.
-func (a *Addresses) repairPorts(ctx context.Context, services []*corev1.Service, leaks map[int]int) error {
+// repairPorts takes what services have, and gives back what none has had for a
+// while. leaks says since when.
+func (a *Addresses) repairPorts(ctx context.Context, services []*corev1.Service, leaks map[int]time.Time) error {
 	held := map[int]bool{}
 	for _, s := range services {
 		for _, p := range holdingOf(s).ports {
@@ -145,11 +150,11 @@ func (a *Addresses) repairPorts(ctx context.Context, services []*corev1.Service,
 				delete(leaks, p)
 			case !t.has(p):
 				delete(leaks, p)
-			case leaks[p] >= leakRounds:
+			case leaks[p].IsZero():
+				leaks[p] = time.Now()
+			case time.Since(leaks[p]) > portGrace:
 				t.set(p, 0)
 				delete(leaks, p)
-			default:
-				leaks[p]++
 			}
 		}
 		return nil

@@ -36,7 +36,7 @@ type IssuerConfig struct {
 	Key       crypto.Signer // signs new tokens
 	Others    []crypto.PublicKey
 	Audiences []string // of the API server; nil: the URL
-	// JWKSURL is where the keys are, for openid-configuration.
+	// JWKSURL is where the keys are, for openid-configuration; "": below URL.
 	JWKSURL string
 	Reader  Reader
 }
@@ -52,6 +52,9 @@ type Issuer struct {
 func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	if len(c.Audiences) == 0 {
 		c.Audiences = []string{c.URL}
+	}
+	if c.JWKSURL == "" {
+		c.JWKSURL = strings.TrimSuffix(c.URL, "/") + "/openid/v1/jwks"
 	}
 	i := &Issuer{config: c}
 	known := map[string]bool{}
