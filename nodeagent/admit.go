@@ -1,0 +1,128 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	podresources "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// admit decides whether a pod may run here. A pod that already runs, or that a
+// former agent accepted, was admitted before.
+func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
+	if len(h.sandboxes) > 0 || pod.Status.StartTime != nil {
+		return nil
+	}
+	refuse := func(reason, message string) *stop {
+		message = "Pod was rejected: " + message
+		w.event(pod, corev1.EventTypeWarning, reason, message)
+		return &stop{phase: corev1.PodFailed, reason: reason, message: message}
+	}
+	if isStatic(pod) {
+		return nil
+	}
+	if reason := w.a.pressure.refuses(pod); reason != "" {
+		return refuse("Evicted", reason)
+	}
+	node := w.a.node.Load()
+	if node == nil {
+		node = &corev1.Node{}
+		node.Labels = w.a.nodeLabels()
+		node.Status.Allocatable = w.a.allocatable()
+	}
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !fits {
+		return refuse("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+	}
+	if os := pod.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
+		return refuse("PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
+	}
+	if isWindows(pod) {
+		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+	}
+	if _, intolerable := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoExecute
+	}, true); intolerable {
+		return refuse("TaintToleration", "Predicate TaintToleration failed: node(s) had untolerated taint(s)")
+	}
+	reason, message := w.room(pod)
+	if reason != "" {
+		return refuse(reason, message)
+	}
+	return nil
+}
+
+// room says why a pod does not fit beside those that are here already.
+func (w *worker) room(pod *corev1.Pod) (reason, message string) {
+	allocatable := w.a.allocatable()
+	used := corev1.ResourceList{}
+	count := int64(0)
+	taken := map[string]bool{}
+	for _, other := range w.a.pods.all() {
+		if other == w || other.isFinished() {
+			continue
+		}
+		op := other.wanted()
+		if op.Status.Phase == corev1.PodFailed || op.Status.Phase == corev1.PodSucceeded || other.born.After(w.born) && op.Status.StartTime == nil {
+			continue
+		}
+		count++
+		for name, q := range podresources.PodRequests(op, podresources.PodResourcesOptions{}) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+		for _, p := range hostPorts(op) {
+			taken[p] = true
+		}
+	}
+	if limit := allocatable[corev1.ResourcePods]; count+1 > limit.Value() {
+		return "OutOfpods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", count, limit.Value())
+	}
+	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
+		capacity, known := allocatable[name]
+		if q.IsZero() || !known && name != corev1.ResourceCPU && name != corev1.ResourceMemory && !strings.Contains(string(name), "/") {
+			continue
+		}
+		sum := used[name]
+		requested, usedNow, total := q.Value(), sum.Value(), capacity.Value()
+		if name == corev1.ResourceCPU {
+			requested, usedNow, total = q.MilliValue(), sum.MilliValue(), capacity.MilliValue()
+		}
+		if requested+usedNow > total {
+			return "OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, usedNow, total)
+		}
+	}
+	for _, p := range hostPorts(pod) {
+		if taken[p] {
+			return "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+		}
+	}
+	return "", ""
+}
+
+func hostPorts(pod *corev1.Pod) []string {
+	var out []string
+	for _, c := range containersOf(pod) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				ip := p.HostIP
+				if ip == "" {
+					ip = "0.0.0.0"
+				}
+				out = append(out, fmt.Sprintf("%s/%s/%d", ip, p.Protocol, p.HostPort))
+			}
+		}
+	}
+	return out
+}
+
+func (w *worker) isFinished() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.finished
+}

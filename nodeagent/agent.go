@@ -1,0 +1,296 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"orrery.dev/client"
+	"orrery.dev/nodeagent/probe"
+	"orrery.dev/nodeagent/volume"
+)
+
+// Config is what an agent needs to know. Only NodeName, Runtime, Images and the
+// two directories have no default.
+type Config struct {
+	NodeName string
+	NodeIP   string
+	Version  string // of the kubelet, as the node's status tells it
+	Kubelet  kubeletconfig.KubeletConfiguration
+	Labels   map[string]string
+	Taints   []corev1.Taint
+
+	// REST reaches the API server, which need not be up yet. Without it (and
+	// without Clients) the agent runs static pods only.
+	REST    *rest.Config
+	Clients kubernetes.Interface // in place of REST
+
+	Runtime internalapi.RuntimeService
+	Images  internalapi.ImageManagerService
+
+	RootDir    string // pods' directories and volumes
+	PodLogsDir string
+
+	// Simulated leaves the machine alone: no volumes, cgroups, probes, HTTP
+	// server or host files. The node's size is then Capacity.
+	Simulated bool
+	Capacity  corev1.ResourceList
+	// Pods and Events are shared by the agents of one process; without them
+	// an agent has its own watch and its own recorder.
+	Pods   *SharedPods
+	Events record.EventRecorder
+
+	Log *slog.Logger
+}
+
+// Agent runs the pods of one node.
+type Agent struct {
+	cfg     Config
+	log     *slog.Logger
+	clients kubernetes.Interface // nil: standalone
+	events  record.EventRecorder
+	host    hostFacts
+	started time.Time
+
+	pods     *podSet
+	statuses *statusWriter
+	images   *imagePuller
+	volumes  *volume.Host
+	probes   *probe.Set
+	cgroups  *cgroups
+	pressure *pressure
+	services corelisters.ServiceLister // nil when standalone or simulated
+	synced   func() bool               // the services were read once
+
+	serviceInformer cache.SharedIndexInformer
+
+	node        atomic.Pointer[corev1.Node] // as last seen in the API
+	nodeChanged chan struct{}               // one slot: the node's status has to be looked at
+	runtimeName atomic.Value                // string, "containerd"
+	runtimeErr  atomic.Pointer[string]      // why the runtime is not usable
+	apiPodsSeen atomic.Bool
+	staticSeen  atomic.Bool
+	cpuRate     rate
+	wg          sync.WaitGroup // workers that are at work
+}
+
+// Run runs an agent until ctx ends, and leaves its pods running.
+func Run(ctx context.Context, cfg Config) error {
+	a, err := newAgent(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
+	if cfg.NodeName == "" || cfg.Runtime == nil || cfg.Images == nil {
+		return nil, errors.New("node agent: a node name, a runtime and an image service are needed")
+	}
+	setDefaults(&cfg)
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), started: time.Now(), nodeChanged: make(chan struct{}, 1), synced: func() bool { return true }}
+	a.runtimeName.Store("containerd")
+	a.clients = cfg.Clients
+	if a.clients == nil && cfg.REST != nil {
+		var err error
+		if a.clients, err = kubernetes.NewForConfig(client.ForComponent(cfg.REST, "kubelet")); err != nil {
+			return nil, fmt.Errorf("API client of node %s: %w", cfg.NodeName, err)
+		}
+	}
+	a.host = readHost(cfg)
+	a.pods = newPodSet(a)
+	a.statuses = newStatusWriter(a)
+	a.images = newImagePuller(a)
+	a.pressure = newPressure(a)
+	a.events = cfg.Events
+	if a.events == nil && a.clients != nil {
+		a.events = client.Events(ctx, a.clients, "kubelet", cfg.NodeName)
+	}
+	if a.events == nil {
+		a.events = &record.FakeRecorder{}
+	}
+	if cfg.Simulated {
+		return a, nil
+	}
+	if a.clients != nil {
+		a.newServices()
+	}
+	for _, dir := range []string{filepath.Join(cfg.RootDir, "pods"), filepath.Join(cfg.RootDir, "plugins"), cfg.PodLogsDir} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, fmt.Errorf("node agent's directories: %w", err)
+		}
+	}
+	a.volumes = &volume.Host{RootDir: cfg.RootDir, Objects: &objects{a: a}, NodeAllocatable: a.allocatable, Pull: a.pullVolume}
+	a.probes = probe.NewSet(probe.Config{Exec: a.probeExec, Changed: a.pods.wake, Unhealthy: a.probeUnhealthy})
+	a.cgroups = newCgroups(a)
+	return a, nil
+}
+
+// run starts the parts in their order and waits for all of them.
+func (a *Agent) run(ctx context.Context) error {
+	parts := []struct {
+		name string
+		on   bool
+		run  func(context.Context) error
+	}{
+		{"runtime events", true, a.watchRuntime},
+		{"status", a.clients != nil, a.statuses.run},
+		{"api pods", a.clients != nil, a.watchPods},
+		{"api services", a.clients != nil && !a.cfg.Simulated, a.watchServices},
+		{"static pods", a.cfg.Kubelet.StaticPodPath != "", a.watchManifests},
+		{"node", a.clients != nil && *a.cfg.Kubelet.RegisterNode, a.keepNode},
+		{"lease", a.clients != nil, a.keepLease},
+		{"housekeeping", true, a.keepHouse},
+		{"image collection", !a.cfg.Simulated, a.collectImages},
+		{"eviction", !a.cfg.Simulated, a.pressure.run},
+		{"log rotation", !a.cfg.Simulated, a.rotateLogs},
+		{"server", !a.cfg.Simulated && *a.cfg.Kubelet.EnableServer, a.serve},
+		{"healthz", !a.cfg.Simulated && *a.cfg.Kubelet.HealthzPort > 0, a.serveHealthz},
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for _, p := range parts {
+		if !p.on {
+			continue
+		}
+		wg.Go(func() {
+			if err := p.run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("node agent's %s: %w", p.name, err))
+			}
+		})
+	}
+	<-ctx.Done()
+	wg.Wait()
+	a.pods.close()
+	a.wg.Wait()
+	if a.probes != nil {
+		a.probes.Close()
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// newServices keeps the services at hand whose addresses go into containers'
+// environments.
+func (a *Agent) newServices() {
+	lw := cache.NewListWatchFromClient(a.clients.CoreV1().RESTClient(), "services", corev1.NamespaceAll, fields.Everything())
+	a.serviceInformer = cache.NewSharedIndexInformer(lw, &corev1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	a.services = corelisters.NewServiceLister(a.serviceInformer.GetIndexer())
+	a.synced = a.serviceInformer.HasSynced
+}
+
+func (a *Agent) watchServices(ctx context.Context) error {
+	a.serviceInformer.RunWithContext(ctx)
+	return nil
+}
+
+// watchRuntime wakes the worker of each pod that something happens to: from
+// the runtime's events, and from a listing now and then in case one was missed.
+func (a *Agent) watchRuntime(ctx context.Context) error {
+	events := make(chan *runtimeapi.ContainerEventResponse, 64)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var following atomic.Bool
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			err := a.cfg.Runtime.GetContainerEvents(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) { following.Store(true) })
+			following.Store(false)
+			if err != nil && ctx.Err() == nil {
+				a.log.Debug("runtime events ended", "err", err)
+			}
+			sleep(ctx, 5*time.Second)
+		}
+	})
+	seen := map[string]runState{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-events:
+			a.pods.wake(podUID(e.GetPodSandboxStatus().GetLabels(), e.GetPodSandboxStatus().GetMetadata().GetUid()))
+			continue
+		case <-tick.C:
+		}
+		if following.Load() && n%10 != 0 {
+			continue
+		}
+		seen = a.relist(ctx, seen)
+	}
+}
+
+// relist compares the runtime's containers and sandboxes with those seen last,
+// and wakes the pods that changed.
+func (a *Agent) relist(ctx context.Context, seen map[string]runState) map[string]runState {
+	now := map[string]runState{}
+	sandboxes, err := a.cfg.Runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		a.runtimeFailed(err)
+		return seen
+	}
+	containers, err := a.cfg.Runtime.ListContainers(ctx, nil)
+	if err != nil {
+		a.runtimeFailed(err)
+		return seen
+	}
+	note := func(id string, state runState, labels map[string]string) {
+		now[id] = state
+		if old, ok := seen[id]; !ok || old != state {
+			a.pods.wake(podUID(labels, ""))
+		}
+	}
+	for _, s := range sandboxes {
+		note(s.Id, runState(s.State), s.Labels)
+	}
+	for _, c := range containers {
+		note(c.Id, runState(c.State), c.Labels)
+	}
+	return now
+}
+
+func (a *Agent) runtimeFailed(err error) {
+	text := err.Error()
+	if a.runtimeErr.Swap(&text) == nil {
+		a.log.Warn("container runtime does not answer", "err", err)
+	}
+	a.touchNode()
+}
+
+// touchNode asks for a look at the node's status.
+func (a *Agent) touchNode() {
+	select {
+	case a.nodeChanged <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

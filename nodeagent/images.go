@@ -1,0 +1,245 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// imagePuller pulls images, each one at a time, and waits ever longer between
+// pulls that fail.
+type imagePuller struct {
+	a *Agent
+
+	mu      sync.Mutex // protects the fields below
+	backoff map[string]pullBackoff
+	busy    map[string]chan struct{} // one slot per image
+	slots   chan struct{}            // pulls at the same time, of all images
+}
+
+type pullBackoff struct {
+	wait    time.Duration
+	until   time.Time
+	message string // of the last failure
+}
+
+const (
+	pullFirst   = 10 * time.Second
+	pullLongest = 5 * time.Minute
+)
+
+func newImagePuller(a *Agent) *imagePuller {
+	n := 1
+	if !*a.cfg.Kubelet.SerializeImagePulls {
+		n = 5
+		if m := a.cfg.Kubelet.MaxParallelImagePulls; m != nil {
+			n = int(*m)
+		}
+	}
+	return &imagePuller{a: a, backoff: map[string]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
+}
+
+// ensure sees to it that a container's image is on the node, and returns the
+// runtime's reference to it.
+func (p *imagePuller) ensure(ctx context.Context, w *worker, pod *corev1.Pod, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	say := func(kind, reason, text string) { w.containerEvent(pod, c.Name, kind, reason, text) }
+	named, err := reference.ParseNormalizedNamed(c.Image)
+	if err != nil {
+		text := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", c.Image, c.Image, err)
+		say(corev1.EventTypeWarning, "InspectFailed", text)
+		return "", &startError{reason: "InvalidImageName", message: text}
+	}
+	image := c.Image
+	if reference.IsNameOnly(named) {
+		image += ":latest"
+	}
+	spec := &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: c.Image, RuntimeHandler: handler, Annotations: pod.Annotations}
+	lock := p.lock(image)
+	select {
+	case lock <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-lock }()
+	resp, err := p.a.cfg.Images.ImageStatus(ctx, spec, false)
+	if err != nil {
+		text := fmt.Sprintf("Failed to inspect image %q: %s", c.Image, grpcText(err))
+		say(corev1.EventTypeWarning, "InspectFailed", text)
+		return "", &startError{reason: "ImageInspectError", message: text}
+	}
+	present := resp.GetImage()
+	policy := c.ImagePullPolicy
+	if present != nil && policy != corev1.PullAlways {
+		say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+		return present.Id, nil
+	}
+	if policy == corev1.PullNever {
+		text := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
+		say(corev1.EventTypeWarning, "ErrImageNeverPull", text)
+		return "", &startError{reason: "ErrImageNeverPull", message: text}
+	}
+	if b, waiting := p.waits(image); waiting {
+		text := fmt.Sprintf("Back-off pulling image %q", c.Image)
+		say(corev1.EventTypeNormal, "BackOff", text)
+		return "", &startError{reason: "ImagePullBackOff", message: text + ": " + b.message, until: b.until}
+	}
+	return p.pull(ctx, w, pod, spec, sandbox, say)
+}
+
+func (p *imagePuller) pull(ctx context.Context, w *worker, pod *corev1.Pod, spec *runtimeapi.ImageSpec, sandbox *runtimeapi.PodSandboxConfig, say func(kind, reason, text string)) (string, error) {
+	say(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.UserSpecifiedImage))
+	asked := time.Now()
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	begin := time.Now()
+	ref, err := p.pullWith(ctx, pod, spec, sandbox)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		text := fmt.Sprintf("Failed to pull image %q: %s", spec.UserSpecifiedImage, grpcText(err))
+		say(corev1.EventTypeWarning, "Failed", text)
+		say(corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
+		// The status shows ErrImagePull for a moment, then the back-off.
+		p.fail(spec.Image, grpcText(err))
+		return "", &startError{reason: "ErrImagePull", message: grpcText(err), until: time.Now().Add(2 * time.Second)}
+	}
+	p.mu.Lock()
+	delete(p.backoff, spec.Image)
+	p.mu.Unlock()
+	var size uint64
+	if resp, err := p.a.cfg.Images.ImageStatus(ctx, spec, false); err == nil {
+		size = resp.GetImage().GetSize()
+	}
+	say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
+		spec.UserSpecifiedImage, time.Since(begin).Truncate(time.Millisecond), time.Since(asked).Truncate(time.Millisecond), size))
+	return ref, nil
+}
+
+// pullWith tries the pod's pull secrets in order, then without any.
+func (p *imagePuller) pullWith(ctx context.Context, pod *corev1.Pod, spec *runtimeapi.ImageSpec, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+	var last error
+	for _, auth := range p.credentials(ctx, pod, spec.Image) {
+		ref, err := p.a.cfg.Images.PullImage(ctx, spec, auth, sandbox)
+		if err == nil {
+			return ref, nil
+		}
+		last = err
+	}
+	return "", last
+}
+
+// credentials are those of the pod's pull secrets that fit the image; the last
+// is nil, for an anonymous pull, when none fits.
+func (p *imagePuller) credentials(ctx context.Context, pod *corev1.Pod, image string) []*runtimeapi.AuthConfig {
+	var out []*runtimeapi.AuthConfig
+	if !p.a.cfg.Simulated {
+		get := &objects{a: p.a}
+		for _, ref := range pod.Spec.ImagePullSecrets {
+			secret, err := get.Secret(ctx, pod.Namespace, ref.Name)
+			if err != nil {
+				continue // as upstream: a missing pull secret is not an error of its own
+			}
+			out = append(out, registryAuth(secret, image)...)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, nil)
+	}
+	return out
+}
+
+// registryAuth reads a docker configuration and picks the entries whose
+// registry (and path) is that of the image.
+func registryAuth(secret *corev1.Secret, image string) []*runtimeapi.AuthConfig {
+	type entry struct {
+		Username, Password, Auth string
+	}
+	var auths map[string]entry
+	if data, ok := secret.Data[corev1.DockerConfigJsonKey]; ok {
+		var file struct{ Auths map[string]entry }
+		if json.Unmarshal(data, &file) != nil {
+			return nil
+		}
+		auths = file.Auths
+	} else if data, ok := secret.Data[corev1.DockerConfigKey]; ok {
+		if json.Unmarshal(data, &auths) != nil {
+			return nil
+		}
+	}
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil
+	}
+	var out []*runtimeapi.AuthConfig
+	for server, e := range auths {
+		host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://"), "/")
+		host = strings.TrimSuffix(strings.TrimSuffix(host, "/v1"), "/v2")
+		if host == "index.docker.io" {
+			host = "docker.io"
+		}
+		if named.Name() != host && !strings.HasPrefix(named.Name(), host+"/") {
+			continue
+		}
+		if e.Username == "" && e.Auth != "" {
+			raw, err := base64.StdEncoding.DecodeString(e.Auth)
+			if err != nil {
+				continue
+			}
+			e.Username, e.Password, _ = strings.Cut(string(raw), ":")
+		}
+		out = append(out, &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password, ServerAddress: server})
+	}
+	return out
+}
+
+func (p *imagePuller) lock(image string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy[image] == nil {
+		p.busy[image] = make(chan struct{}, 1)
+	}
+	return p.busy[image]
+}
+
+func (p *imagePuller) waits(image string) (pullBackoff, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, ok := p.backoff[image]
+	return b, ok && time.Now().Before(b.until)
+}
+
+func (p *imagePuller) fail(image, message string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.backoff[image]
+	b.wait = min(max(2*b.wait, pullFirst), pullLongest)
+	b.until, b.message = time.Now().Add(b.wait), message
+	p.backoff[image] = b
+}
+
+// pullVolume brings the image of an image volume to the node.
+func (a *Agent) pullVolume(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error) {
+	w := a.pods.get(pod.UID)
+	if w == nil {
+		return "", fmt.Errorf("pod %s is gone", fullName(pod))
+	}
+	c := &corev1.Container{Name: "image-volume", Image: source.Reference, ImagePullPolicy: source.PullPolicy}
+	config, err := a.sandboxConfig(pod, 0)
+	if err != nil {
+		return "", err
+	}
+	return a.images.ensure(ctx, w, pod, c, config, "")
+}

@@ -1,0 +1,223 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// statusWriter brings pods' statuses to the API: the latest of each pod, and
+// only when it changed. A static pod's goes to its mirror.
+type statusWriter struct {
+	a *Agent
+
+	mu      sync.Mutex // protects the fields below
+	entries map[types.UID]*statusEntry
+	dirty   []types.UID
+	awake   chan struct{} // one slot
+}
+
+type statusEntry struct {
+	pod    *corev1.Pod // as last seen in its source
+	status *corev1.PodStatus
+	sent   *corev1.PodStatus
+	mirror types.UID // of the mirror that sent went to
+	queued bool
+	delete bool // take the pod out of the API after the status
+}
+
+func newStatusWriter(a *Agent) *statusWriter {
+	return &statusWriter{a: a, entries: map[types.UID]*statusEntry{}, awake: make(chan struct{}, 1)}
+}
+
+// set notes a pod's status; it returns at once.
+func (s *statusWriter) set(pod *corev1.Pod, st *corev1.PodStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[pod.UID]
+	if e == nil {
+		e = &statusEntry{}
+		s.entries[pod.UID] = e
+	}
+	e.pod = pod
+	if e.status != nil && isOver(e.status) && !isOver(st) {
+		st.Phase, st.Reason, st.Message = e.status.Phase, e.status.Reason, e.status.Message // no way back
+	}
+	e.status = st
+	base := e.sent
+	if base == nil {
+		base = &pod.Status
+	}
+	if !equality.Semantic.DeepEqual(base, st) || isStatic(pod) {
+		s.queue(pod.UID, e)
+	}
+}
+
+func isOver(st *corev1.PodStatus) bool {
+	return st.Phase == corev1.PodFailed || st.Phase == corev1.PodSucceeded
+}
+
+// deleteAfterward has the pod taken out of the API once its status is there.
+func (s *statusWriter) deleteAfterward(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[pod.UID]; e != nil {
+		e.delete, e.pod = true, pod
+		s.queue(pod.UID, e)
+	}
+}
+
+// resend has a static pod's status written again, to a new mirror.
+func (s *statusWriter) resend(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[uid]; e != nil {
+		s.queue(uid, e)
+	}
+}
+
+func (s *statusWriter) queue(uid types.UID, e *statusEntry) {
+	if e.queued {
+		return
+	}
+	e.queued = true
+	s.dirty = append(s.dirty, uid)
+	select {
+	case s.awake <- struct{}{}:
+	default:
+	}
+}
+
+// latest is the status last set; it must not be changed.
+func (s *statusWriter) latest(uid types.UID) *corev1.PodStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[uid]; e != nil {
+		return e.status
+	}
+	return nil
+}
+
+func (s *statusWriter) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, uid)
+}
+
+// run writes what is dirty until ctx ends. What fails is tried again a moment
+// later, together with what came up meanwhile.
+func (s *statusWriter) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.awake:
+		}
+		for ctx.Err() == nil {
+			uid, ok := s.pop()
+			if !ok {
+				break
+			}
+			if err := s.write(ctx, uid); err != nil && ctx.Err() == nil {
+				s.a.log.Debug("pod status not written", "uid", uid, "err", err)
+				time.AfterFunc(time.Second, func() { s.resend(uid) })
+			}
+		}
+	}
+}
+
+func (s *statusWriter) pop() (types.UID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.dirty) == 0 {
+		return "", false
+	}
+	uid := s.dirty[0]
+	s.dirty = s.dirty[1:]
+	if e := s.entries[uid]; e != nil {
+		e.queued = false
+	}
+	return uid, true
+}
+
+// write patches one pod's status, and deletes the pod if that is due.
+func (s *statusWriter) write(ctx context.Context, uid types.UID) error {
+	s.mu.Lock()
+	e := s.entries[uid]
+	if e == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	local, status, gone := e.pod, e.status.DeepCopy(), e.delete
+	base, mirrored := e.sent, e.mirror
+	s.mu.Unlock()
+
+	target := local
+	if isStatic(local) {
+		if target = s.a.pods.mirror(fullName(local)); target == nil {
+			return nil // there is no mirror yet; making one brings us back
+		}
+		if mirrored != target.UID {
+			base = nil
+		}
+		// The mirror's own generation is what its readers compare with.
+		status.ObservedGeneration = target.Generation
+		for i := range status.Conditions {
+			status.Conditions[i].ObservedGeneration = target.Generation
+		}
+	}
+	if base == nil {
+		base = &target.Status
+	}
+	pods := s.a.clients.CoreV1().Pods(target.Namespace)
+	if !equality.Semantic.DeepEqual(base, status) {
+		patch, err := statusPatch(target.UID, base, status)
+		if err != nil {
+			return err
+		}
+		_, err = pods.Patch(ctx, target.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // deleted, or another pod of that name
+		}
+		if err != nil {
+			return fmt.Errorf("patch status of %s: %w", fullName(target), err)
+		}
+		s.mu.Lock()
+		if e := s.entries[uid]; e != nil {
+			e.sent, e.mirror = status, target.UID
+		}
+		s.mu.Unlock()
+	}
+	if !gone {
+		return nil
+	}
+	var now int64
+	err := pods.Delete(ctx, target.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &target.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// statusPatch is the difference between two statuses, for the pod with uid
+// only.
+func statusPatch(uid types.UID, from, to *corev1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(corev1.Pod{Status: *from})
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: *to})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+}

@@ -1,0 +1,259 @@
+package nodeagent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// route is one path of the agent's HTTP API. what is the node subresource that
+// a caller needs access to; finer ones fall back to "proxy".
+type route struct {
+	pattern, what string
+	serve         http.HandlerFunc
+}
+
+// routes lists all paths of the HTTP API.
+func (a *Agent) routes() []route {
+	return []route{
+		{"GET /healthz", "healthz", a.serveHealth},
+		{"GET /healthz/{check}", "healthz", a.serveHealth},
+		{"GET /pods", "pods", a.servePods},
+		{"GET /pods/{$}", "pods", a.servePods},
+		{"GET /runningpods/", "pods", a.serveRunningPods},
+		{"GET /configz", "configz", a.serveConfig},
+		{"GET /containerLogs/{namespace}/{pod}/{container}", "proxy", a.serveLogs},
+		{"/exec/{namespace}/{pod}/{container}", "proxy", a.serveExec},
+		{"/exec/{namespace}/{pod}/{uid}/{container}", "proxy", a.serveExec},
+		{"/attach/{namespace}/{pod}/{container}", "proxy", a.serveAttach},
+		{"/attach/{namespace}/{pod}/{uid}/{container}", "proxy", a.serveAttach},
+		{"/portForward/{namespace}/{pod}", "proxy", a.servePortForward},
+		{"/portForward/{namespace}/{pod}/{uid}", "proxy", a.servePortForward},
+		{"POST /run/{namespace}/{pod}/{container}", "proxy", a.serveRun},
+		{"GET /stats/summary", "stats", a.serveSummary},
+		{"GET /metrics", "metrics", a.serveMetrics},
+		{"GET /metrics/resource", "metrics", a.serveResourceMetrics},
+		{"GET /metrics/cadvisor", "metrics", a.serveContainerMetrics},
+		{"GET /metrics/probes", "metrics", a.serveNothing},
+		{"GET /logs/", "log", a.serveSystemLogs},
+		{"GET /checkpoint/", "checkpoint", http.NotFound},
+	}
+}
+
+// serve runs the HTTP API until ctx ends.
+func (a *Agent) serve(ctx context.Context) error {
+	mux := http.NewServeMux()
+	access := &access{a: a, tokens: map[string]cachedIdentity{}, allowed: map[string]time.Time{}}
+	for _, r := range a.routes() {
+		mux.Handle(r.pattern, access.guard(r))
+	}
+	certs, err := a.serverTLS()
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(a.cfg.Kubelet.Address, strconv.Itoa(int(a.cfg.Kubelet.Port)))
+	return serveUntil(ctx, address, mux, certs)
+}
+
+// serveHealthz answers local health checks without TLS.
+func (a *Agent) serveHealthz(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", a.serveHealth)
+	mux.HandleFunc("/healthz/", a.serveHealth)
+	address := net.JoinHostPort(a.cfg.Kubelet.HealthzBindAddress, strconv.Itoa(int(*a.cfg.Kubelet.HealthzPort)))
+	return serveUntil(ctx, address, mux, nil)
+}
+
+// serveUntil serves until ctx ends; streams then get a moment to end.
+func serveUntil(ctx context.Context, address string, h http.Handler, certs *tls.Config) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	if certs != nil {
+		listener = tls.NewListener(listener, certs)
+	}
+	base, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, BaseContext: func(net.Listener) context.Context { return base }}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		cancel()
+		grace, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
+		if srv.Shutdown(grace) != nil {
+			srv.Close()
+		}
+	})
+	err = srv.Serve(listener)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// serverTLS reads certificate, key and client CA anew when their files change,
+// so that renewed ones need no restart.
+func (a *Agent) serverTLS() (*tls.Config, error) {
+	k := a.cfg.Kubelet
+	if k.TLSCertFile == "" || k.TLSPrivateKeyFile == "" {
+		return nil, errors.New("tlsCertFile and tlsPrivateKeyFile are needed for the node agent's server")
+	}
+	var mu sync.Mutex // protects the two below
+	var read time.Time
+	var current *tls.Config
+	load := func() (*tls.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		changed := read.IsZero()
+		for _, f := range []string{k.TLSCertFile, k.TLSPrivateKeyFile, k.Authentication.X509.ClientCAFile} {
+			if info, err := os.Stat(f); err == nil && info.ModTime().After(read) {
+				changed = true
+			}
+		}
+		if !changed {
+			return current, nil
+		}
+		at := time.Now()
+		cert, err := tls.LoadX509KeyPair(k.TLSCertFile, k.TLSPrivateKeyFile)
+		if err != nil {
+			if current != nil {
+				return current, nil // half-written: the next handshake tries again
+			}
+			return nil, fmt.Errorf("server certificate: %w", err)
+		}
+		c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, NextProtos: []string{"http/1.1"}}
+		if f := k.Authentication.X509.ClientCAFile; f != "" {
+			pem, err := os.ReadFile(f)
+			if err != nil {
+				return nil, fmt.Errorf("client CA: %w", err)
+			}
+			c.ClientCAs = x509.NewCertPool()
+			c.ClientCAs.AppendCertsFromPEM(pem)
+			c.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+		current, read = c, at
+		return c, nil
+	}
+	first, err := load()
+	if err != nil {
+		return nil, err
+	}
+	out := first.Clone()
+	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return load() }
+	return out, nil
+}
+
+// serveHealth says whether the runtime answers.
+func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if reason := a.runtimeErr.Load(); reason != nil {
+		http.Error(w, "container runtime: "+*reason, http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprint(w, "ok")
+}
+
+func (a *Agent) servePods(w http.ResponseWriter, _ *http.Request) {
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{}}
+	for _, pod := range a.pods.listed() {
+		list.Items = append(list.Items, *pod)
+	}
+	writeJSON(w, list)
+}
+
+// serveRunningPods lists what the runtime runs, whoever wants it.
+func (a *Agent) serveRunningPods(w http.ResponseWriter, r *http.Request) {
+	pods, err := a.runtimePods(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{}}
+	for _, pod := range pods {
+		list.Items = append(list.Items, *pod)
+	}
+	writeJSON(w, list)
+}
+
+func (a *Agent) serveConfig(w http.ResponseWriter, _ *http.Request) {
+	k := a.cfg.Kubelet
+	k.Kind, k.APIVersion = "", ""
+	writeJSON(w, map[string]any{"kubeletconfig": k})
+}
+
+func (a *Agent) serveNothing(http.ResponseWriter, *http.Request) {}
+
+// serveSystemLogs serves /var/log, as upstream does.
+func (a *Agent) serveSystemLogs(w http.ResponseWriter, r *http.Request) {
+	http.StripPrefix("/logs/", http.FileServer(http.Dir("/var/log/"))).ServeHTTP(w, r)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// podOf finds the pod and the container's id that a request is about.
+func (a *Agent) podOf(r *http.Request) (*corev1.Pod, error) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
+	worker := a.pods.byName(namespace, name)
+	if worker == nil {
+		return nil, fmt.Errorf("pod %q not found", name+"_"+namespace)
+	}
+	if uid := r.PathValue("uid"); uid != "" && uid != string(worker.uid) {
+		// A mirror pod's UID is the API's; the static pod has its own.
+		if m := a.pods.mirror(worker.name); m == nil || string(m.UID) != uid {
+			return nil, fmt.Errorf("pod %q with uid %s not found", name+"_"+namespace, uid)
+		}
+	}
+	return worker.wanted(), nil
+}
+
+// containerOf finds a container's id; previous is the attempt before the last.
+func (a *Agent) containerOf(ctx context.Context, pod *corev1.Pod, name string, previous bool) (containerStatus, error) {
+	if containerNamed(pod, name) == nil {
+		return containerStatus{}, fmt.Errorf("container %q not found in pod %q", name, pod.Name)
+	}
+	h, err := a.observe(ctx, pod.UID, map[string]containerStatus{})
+	if err != nil {
+		return containerStatus{}, err
+	}
+	all := h.containers[name]
+	if previous {
+		if len(all) < 2 {
+			return containerStatus{}, fmt.Errorf("previous terminated container %q in pod %q not found", name, pod.Name)
+		}
+		return all[1], nil
+	}
+	if len(all) == 0 {
+		waiting := "ContainerCreating"
+		if st := a.statuses.latest(pod.UID); st != nil {
+			for _, s := range append(append([]corev1.ContainerStatus{}, st.InitContainerStatuses...), st.ContainerStatuses...) {
+				if s.Name == name && s.State.Waiting != nil {
+					waiting = strings.TrimSuffix(s.State.Waiting.Reason+": "+s.State.Waiting.Message, ": ")
+				}
+			}
+		}
+		return containerStatus{}, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod.Name, waiting)
+	}
+	return all[0], nil
+}

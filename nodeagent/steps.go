@@ -1,0 +1,205 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func (d action) String() string {
+	return [...]string{"nothing", "sandbox", "start", "kill", "drop", "finish"}[d]
+}
+
+// do takes one step. Failures that the next look should know of (an image that
+// can't be pulled) are noted in w.stalled and are not errors.
+func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
+	switch s.do {
+	case doSandbox:
+		if s.why != "" && h.phase(wa.pod, time.Now()) != corev1.PodPending {
+			w.event(wa.pod, corev1.EventTypeNormal, "SandboxChanged", s.why)
+		}
+		return w.note("", w.makeSandbox(ctx, wa.pod, s.attempt))
+	case doStart:
+		return w.note(s.container.Name, w.startContainer(ctx, wa.pod, h, s))
+	case doKill:
+		return w.kill(ctx, wa.pod, s.kill)
+	case doDrop:
+		return w.drop(ctx, h)
+	}
+	return fmt.Errorf("no such step: %d", s.do)
+}
+
+// startError is a start that failed for a reason that the pod's status tells.
+// An until of zero leaves the time of the next try to the worker.
+type startError struct {
+	reason, message string
+	until           time.Time
+}
+
+func (e *startError) Error() string { return e.reason + ": " + e.message }
+
+// note turns a failed start into a stall: 10 seconds, doubling to 5 minutes,
+// unless the error names its own time.
+func (w *worker) note(name string, err error) error {
+	if err == nil {
+		delete(w.stalled, name)
+		delete(w.failures, name)
+		return nil
+	}
+	var failed *startError
+	if !errors.As(err, &failed) {
+		failed = &startError{reason: "CreateContainerError", message: err.Error()}
+		if name == "" {
+			failed.reason = "ContainerCreating"
+		}
+	}
+	w.failures[name]++
+	until := failed.until
+	if until.IsZero() {
+		wait := time.Second << min(w.failures[name]-1, 7) // mount and sandbox trouble is often short
+		if name != "" {
+			wait = max(wait, 10*time.Second)
+		}
+		until = time.Now().Add(min(wait, 2*time.Minute))
+	}
+	w.stalled[name] = stall{reason: failed.reason, message: failed.message, until: until}
+	w.a.log.Info("start failed", "pod", w.name, "container", name, "err", err)
+	return nil
+}
+
+// kill stops containers, all at the same time, and waits until they have ended.
+func (w *worker) kill(ctx context.Context, pod *corev1.Pod, victims []victim) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(victims))
+	for i, v := range victims {
+		wg.Go(func() { errs[i] = w.killOne(ctx, pod, v) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// killOne runs a container's preStop hook and stops it. The hook's time counts
+// against the grace, but two seconds are always left.
+func (w *worker) killOne(ctx context.Context, pod *corev1.Pod, v victim) error {
+	if w.a.probes != nil {
+		w.a.probes.Stop(w.uid, v.name, v.id)
+	}
+	w.containerEvent(pod, v.name, corev1.EventTypeNormal, "Killing", v.why)
+	grace := v.grace
+	if v.spec != nil && v.spec.Lifecycle != nil && v.spec.Lifecycle.PreStop != nil && grace > 0 && v.state == stateRunning {
+		begin := time.Now()
+		hook, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second)
+		if err := w.runHook(hook, pod, v.spec, v.id, v.spec.Lifecycle.PreStop); err != nil {
+			w.containerEvent(pod, v.name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		grace = max(grace-int64(time.Since(begin).Seconds()), 2)
+	}
+	if err := w.a.cfg.Runtime.StopContainer(ctx, v.id, grace); err != nil && !isNotFound(err) {
+		return fmt.Errorf("stop container %s: %w", v.name, err)
+	}
+	return nil
+}
+
+// drop stops a pod's sandboxes.
+func (w *worker) drop(ctx context.Context, h have) error {
+	for _, sb := range h.sandboxes {
+		if !sb.ready {
+			continue
+		}
+		if err := w.a.cfg.Runtime.StopPodSandbox(ctx, sb.id); err != nil && !isNotFound(err) {
+			return fmt.Errorf("stop sandbox %s: %w", sb.id, err)
+		}
+	}
+	return nil
+}
+
+// finish gives back what a pod holds, tells the API, and clears the runtime
+// when the pod is wanted no more. It may have to be repeated: over is true when
+// nothing is left.
+func (w *worker) finish(ctx context.Context, wa want, h have, orphan bool) (again time.Time, over bool) {
+	if w.a.probes != nil {
+		w.a.probes.Forget(w.uid)
+	}
+	retry := time.Now().Add(2 * time.Second)
+	if !w.finished {
+		if err := w.release(ctx); err != nil {
+			w.a.log.Warn("pod can't be released", "pod", w.name, "err", err)
+			return retry, false
+		}
+		w.mu.Lock()
+		w.finished = true
+		w.mu.Unlock()
+		w.a.touchNode()
+	}
+	if !orphan {
+		w.syncMirror(ctx, wa.pod)
+		// A deleted pod is taken out of the API once its last status is there;
+		// the API's answer, the deletion event, makes it an orphan.
+		if wa.pod.DeletionTimestamp != nil {
+			w.a.statuses.deleteAfterward(wa.pod)
+			return time.Time{}, false
+		}
+		return time.Time{}, false
+	}
+	if err := w.purge(ctx, h); err != nil {
+		w.a.log.Warn("pod can't be removed", "pod", w.name, "err", err)
+		return retry, false
+	}
+	w.a.statuses.forget(w.uid)
+	return time.Time{}, true
+}
+
+// release unmounts a pod's volumes and removes its cgroups.
+func (w *worker) release(ctx context.Context) error {
+	if w.a.cfg.Simulated {
+		return nil
+	}
+	if err := w.a.volumes.TearDown(ctx, w.uid); err != nil {
+		return err
+	}
+	w.volumes = nil
+	return w.a.cgroups.remove(w.uid)
+}
+
+// purge removes a pod's containers, sandboxes, logs and directory.
+func (w *worker) purge(ctx context.Context, h have) error {
+	byUID := map[string]string{"io.kubernetes.pod.uid": string(w.uid)}
+	containers, err := w.a.cfg.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: byUID})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		if err := w.a.cfg.Runtime.RemoveContainer(ctx, c.Id); err != nil && !isNotFound(err) {
+			return fmt.Errorf("remove container %s: %w", c.Id, err)
+		}
+	}
+	for _, sb := range h.sandboxes {
+		if err := w.a.cfg.Runtime.RemovePodSandbox(ctx, sb.id); err != nil && !isNotFound(err) {
+			return fmt.Errorf("remove sandbox %s: %w", sb.id, err)
+		}
+	}
+	if w.a.cfg.Simulated {
+		return nil
+	}
+	pod := w.wanted()
+	return errors.Join(os.RemoveAll(w.a.podLogDir(pod)), os.RemoveAll(w.a.podDir(pod)))
+}
+
+func (a *Agent) podDir(pod *corev1.Pod) string {
+	return filepath.Join(a.cfg.RootDir, "pods", string(pod.UID))
+}
+
+func (a *Agent) podLogDir(pod *corev1.Pod) string {
+	return filepath.Join(a.cfg.PodLogsDir, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+}

@@ -1,0 +1,238 @@
+package nodeagent
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crilogs "k8s.io/cri-client/pkg/logs"
+	"k8s.io/utils/ptr"
+)
+
+// serveExec runs a command in a container, over an upgraded connection. The
+// runtime serves the stream; we connect the two.
+func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
+	c, ok := a.streamTarget(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	resp, err := a.cfg.Runtime.Exec(r.Context(), &runtimeapi.ExecRequest{
+		ContainerId: c.id, Cmd: q["command"], Tty: on(q, "tty"),
+		Stdin: on(q, "input"), Stdout: on(q, "output"), Stderr: on(q, "error") && !on(q, "tty"),
+	})
+	if err != nil {
+		http.Error(w, grpcText(err), http.StatusInternalServerError)
+		return
+	}
+	a.connect(w, r, resp.GetUrl())
+}
+
+// serveAttach connects to a running container's streams.
+func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
+	c, ok := a.streamTarget(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	resp, err := a.cfg.Runtime.Attach(r.Context(), &runtimeapi.AttachRequest{
+		ContainerId: c.id, Tty: on(q, "tty"),
+		Stdin: on(q, "input"), Stdout: on(q, "output"), Stderr: on(q, "error") && !on(q, "tty"),
+	})
+	if err != nil {
+		http.Error(w, grpcText(err), http.StatusInternalServerError)
+		return
+	}
+	a.connect(w, r, resp.GetUrl())
+}
+
+// servePortForward connects to ports of a pod.
+func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
+	pod, err := a.podOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	h, err := a.observe(r.Context(), pod.UID, map[string]containerStatus{})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	sb, ok := h.sandbox()
+	if !ok || !sb.ready {
+		http.Error(w, fmt.Sprintf("pod %q is not running", pod.Name), http.StatusInternalServerError)
+		return
+	}
+	req := &runtimeapi.PortForwardRequest{PodSandboxId: sb.id}
+	for _, text := range strings.Split(strings.Join(r.URL.Query()["port"], ","), ",") {
+		if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+			req.Port = append(req.Port, int32(n))
+		}
+	}
+	resp, err := a.cfg.Runtime.PortForward(r.Context(), req)
+	if err != nil {
+		http.Error(w, grpcText(err), http.StatusInternalServerError)
+		return
+	}
+	a.connect(w, r, resp.GetUrl())
+}
+
+// serveRun runs a command and answers with its output.
+func (a *Agent) serveRun(w http.ResponseWriter, r *http.Request) {
+	c, ok := a.streamTarget(w, r)
+	if !ok {
+		return
+	}
+	command := strings.Fields(r.URL.Query().Get("cmd"))
+	stdout, stderr, err := a.cfg.Runtime.ExecSync(r.Context(), c.id, command, 0)
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		stderr = append(stderr, err.Error()...)
+	}
+	w.Write(append(stdout, stderr...))
+}
+
+// streamTarget finds the container of a request, which has to run.
+func (a *Agent) streamTarget(w http.ResponseWriter, r *http.Request) (containerStatus, bool) {
+	pod, err := a.podOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return containerStatus{}, false
+	}
+	name := r.PathValue("container")
+	c, err := a.containerOf(r.Context(), pod, name, false)
+	if err == nil && c.state != stateRunning {
+		err = fmt.Errorf("container not found (%q)", name)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return containerStatus{}, false
+	}
+	return c, true
+}
+
+func on(q url.Values, name string) bool {
+	v := q.Get(name)
+	return v == "1" || v == "true"
+}
+
+// connect joins the caller's connection with the runtime's streaming server.
+func (a *Agent) connect(w http.ResponseWriter, r *http.Request, to string) {
+	u, err := url.Parse(to)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := proxy.NewUpgradeAwareHandler(u, nil, false, false, proxyErrors{})
+	h.UpgradeRequired = true
+	h.ServeHTTP(w, r)
+}
+
+type proxyErrors struct{}
+
+func (proxyErrors) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
+
+// serveLogs serves a container's log from its file.
+func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
+	pod, err := a.podOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	opts, err := logOptions(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	c, err := a.containerOf(r.Context(), pod, r.PathValue("container"), opts.Previous)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	flusher := http.NewResponseController(w)
+	out := writerFunc(func(p []byte) (int, error) {
+		n, err := w.Write(p)
+		if err == nil {
+			err = flusher.Flush()
+		}
+		return n, err
+	})
+	stdout, stderr := out, out
+	discard := writerFunc(func(p []byte) (int, error) { return len(p), nil })
+	if opts.Stream != nil && *opts.Stream == corev1.LogStreamStdout {
+		stderr = discard
+	} else if opts.Stream != nil && *opts.Stream == corev1.LogStreamStderr {
+		stdout = discard
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	if c.logPath == "" {
+		return
+	}
+	err = crilogs.ReadLogs(r.Context(), c.logPath, c.id, readOptions(opts), a.cfg.Runtime, stdout, stderr)
+	if err != nil && r.Context().Err() == nil {
+		fmt.Fprintf(w, "failed to read the log of container %q: %v\n", r.PathValue("container"), err)
+	}
+}
+
+// readOptions turns the API's options into those of the reader.
+func readOptions(o *corev1.PodLogOptions) *crilogs.LogOptions {
+	out := &crilogs.LogOptions{TailLines: o.TailLines, LimitBytes: o.LimitBytes, Follow: o.Follow, Timestamp: o.Timestamps}
+	if o.SinceSeconds != nil {
+		out.Since = time.Now().Add(-time.Duration(*o.SinceSeconds) * time.Second)
+	}
+	if o.SinceTime != nil {
+		out.Since = o.SinceTime.Time
+	}
+	return out
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
+	o := &corev1.PodLogOptions{Follow: isOn(q, "follow"), Previous: isOn(q, "previous"), Timestamps: isOn(q, "timestamps")}
+	for name, field := range map[string]**int64{"tailLines": &o.TailLines, "limitBytes": &o.LimitBytes, "sinceSeconds": &o.SinceSeconds} {
+		text := q.Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s: invalid value %q", name, text)
+		}
+		*field = ptr.To(n)
+	}
+	if tail := q.Get("tailLines"); tail == "all" {
+		o.TailLines = nil
+	}
+	if text := q.Get("sinceTime"); text != "" {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return nil, fmt.Errorf("sinceTime: %w", err)
+		}
+		o.SinceTime = ptr.To(metav1.NewTime(t))
+	}
+	if text := q.Get("stream"); text != "" {
+		if !slices.Contains([]string{corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr}, text) {
+			return nil, fmt.Errorf("stream: invalid value %q", text)
+		}
+		o.Stream = &text
+	}
+	return o, nil
+}
+
+func isOn(q url.Values, name string) bool {
+	v, err := strconv.ParseBool(q.Get(name))
+	return err == nil && v
+}

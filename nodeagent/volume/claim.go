@@ -1,0 +1,62 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// claim is the PersistentVolume behind a claim.
+func (h *Host) claim(ctx context.Context, r request) (Mounted, error) {
+	name, readOnly := "", false
+	if s := r.vol.PersistentVolumeClaim; s != nil {
+		name, readOnly = s.ClaimName, s.ReadOnly
+	} else {
+		name = r.pod.Name + "-" + r.vol.Name
+	}
+	pvc, pv, err := h.Objects.Volume(ctx, r.pod.Namespace, name)
+	if err != nil {
+		return Mounted{}, err
+	}
+	if r.vol.Ephemeral != nil && !metav1.IsControlledBy(pvc, r.pod) {
+		return Mounted{}, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, pvc.Name, r.pod.Namespace, r.pod.Name)
+	}
+	m := Mounted{ReadOnly: readOnly}
+	switch {
+	case pv.Spec.HostPath != nil:
+		m.Path = pv.Spec.HostPath.Path
+		if pv.Spec.HostPath.Type == nil || *pv.Spec.HostPath.Type == corev1.HostPathUnset {
+			// As the runtime would do on mounting, but in time for subpaths.
+			if _, err := os.Stat(m.Path); os.IsNotExist(err) {
+				return m, os.MkdirAll(m.Path, 0o755)
+			}
+		}
+		return m, checkHostPath(m.Path, pv.Spec.HostPath.Type)
+	case pv.Spec.Local != nil:
+		m.Path = pv.Spec.Local.Path
+		if _, err := os.Stat(m.Path); err != nil {
+			return m, fmt.Errorf("local volume %s: %w", pv.Name, err)
+		}
+		if pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock {
+			return m, nil
+		}
+		return m, own(m.Path, r.pod, readOnly)
+	}
+	return Mounted{}, errors.New("no volume plugin matched")
+}
+
+// image is the content of an OCI image, mounted by the runtime.
+func (h *Host) image(ctx context.Context, r request) (Mounted, error) {
+	if h.Pull == nil {
+		return Mounted{}, errors.New("image volumes are not available")
+	}
+	ref, err := h.Pull(ctx, r.pod, r.vol.Image)
+	if err != nil {
+		return Mounted{}, err
+	}
+	return Mounted{Image: ref, UserImage: r.vol.Image.Reference, ReadOnly: true}, nil
+}

@@ -1,0 +1,286 @@
+package nodeagent
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/nodeagent/volume"
+)
+
+// worker takes one pod through its life. Its goroutine exists only while there
+// is something to do: touch starts it, and it ends when the pod is at rest.
+type worker struct {
+	a      *Agent
+	uid    types.UID
+	name   string // namespace/name
+	static bool
+	born   time.Time
+
+	mu       sync.Mutex // protects the fields up to the next blank line
+	pod      *corev1.Pod
+	vanished bool  // its source has it no more
+	asked    *stop // by eviction or by a refused admission
+	working  bool
+	pending  bool
+	shut     bool
+	timer    *time.Timer
+	cancel   context.CancelFunc // of the step at hand
+	finished bool               // nothing runs, nothing is held
+
+	// Only the worker's goroutine touches these. They spare work or errors;
+	// a worker without them would do the same, later.
+	known     map[string]containerStatus
+	stalled   map[string]stall
+	failures  map[string]int // starts in a row that failed, by container name
+	admitted  bool
+	volumes   map[string]volume.Mounted
+	refreshed time.Time // when the volumes' contents were last brought up to date
+	startedAt time.Time
+	last      have
+}
+
+func newWorker(a *Agent, pod *corev1.Pod) *worker {
+	w := &worker{a: a, uid: pod.UID, name: fullName(pod), static: isStatic(pod), pod: pod, born: time.Now(),
+		known: map[string]containerStatus{}, stalled: map[string]stall{}, failures: map[string]int{}}
+	if !pod.CreationTimestamp.IsZero() {
+		w.born = pod.CreationTimestamp.Time
+	}
+	return w
+}
+
+// set replaces the pod that is wanted. A shorter grace interrupts the step at
+// hand, which may be waiting for containers to end.
+func (w *worker) set(pod *corev1.Pod) {
+	w.mu.Lock()
+	hurry := pod.DeletionTimestamp != nil && (w.pod.DeletionTimestamp == nil || graceOf(pod) < graceOf(w.pod))
+	w.pod = pod
+	w.vanished = false
+	if hurry && w.cancel != nil {
+		w.cancel()
+	}
+	w.mu.Unlock()
+	w.touch()
+}
+
+// gone tells that the pod is wanted no more.
+func (w *worker) gone() {
+	w.mu.Lock()
+	w.vanished = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.mu.Unlock()
+	w.touch()
+}
+
+// end asks the pod to end for a reason of the node's own.
+func (w *worker) end(s stop) {
+	w.mu.Lock()
+	if w.asked == nil {
+		w.asked = &s
+	}
+	w.mu.Unlock()
+	w.touch()
+}
+
+func (w *worker) wanted() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pod
+}
+
+// touch makes the worker look at its pod, now or right after the step at hand.
+func (w *worker) touch() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.shut {
+		return
+	}
+	w.pending = true
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	if !w.working {
+		w.working = true
+		w.a.wg.Go(w.work)
+	}
+}
+
+// close stops the worker; the pod goes on.
+func (w *worker) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shut = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// work looks at the pod until it is at rest, then sleeps without a goroutine
+// until the time that the last look asked for.
+func (w *worker) work() {
+	for {
+		w.mu.Lock()
+		if !w.pending || w.shut {
+			w.working = false
+			w.mu.Unlock()
+			return
+		}
+		w.pending = false
+		ctx, cancel := context.WithCancel(context.Background())
+		w.cancel = cancel
+		w.mu.Unlock()
+
+		again, over := w.sync(ctx)
+
+		w.mu.Lock()
+		w.cancel = nil
+		cancel()
+		if over {
+			w.shut = true
+		}
+		if !again.IsZero() && !w.pending && !w.shut {
+			w.timer = time.AfterFunc(max(time.Until(again), 10*time.Millisecond), w.touch)
+		}
+		w.mu.Unlock()
+		if over {
+			w.a.pods.forget(w)
+		}
+	}
+}
+
+// sync looks at the pod and takes steps until there is none to take. It returns
+// when to look again, and whether the pod is over and done with.
+func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
+	if w.a.pods.elder(w) && !w.hasBegun() {
+		return time.Time{}, false // touched again when the elder is forgotten
+	}
+	for {
+		have, err := w.a.observe(ctx, w.uid, w.known)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.a.log.Warn("pod can't be observed", "pod", w.name, "err", err)
+			}
+			return time.Now().Add(2 * time.Second), false
+		}
+		have.stalled = maps.Clone(w.stalled)
+		if w.a.probes != nil {
+			have.probed = w.probeResults(have)
+		}
+		w.last = have
+		now := time.Now()
+		want, orphan := w.want(have, now)
+		if want.stop == nil && !w.admitted {
+			if refusal := w.admit(ctx, want.pod, have); refusal != nil {
+				w.end(*refusal)
+				continue
+			}
+			w.admitted = true
+		}
+		step := next(want, have, now)
+		w.report(want, have, step, now)
+		switch step.do {
+		case doNothing:
+			w.syncMirror(ctx, want.pod)
+			return w.rest(ctx, want.pod, have, step, now), false
+		case doFinish:
+			return w.finish(ctx, want, have, orphan)
+		}
+		if err := w.do(ctx, want, have, step); err != nil {
+			if ctx.Err() != nil {
+				return time.Now(), false
+			}
+			w.a.log.Warn("step on a pod did not work", "pod", w.name, "step", step.do.String(), "err", err)
+			return time.Now().Add(time.Second), false
+		}
+		if ctx.Err() != nil {
+			return time.Now(), false
+		}
+	}
+}
+
+func (w *worker) hasBegun() bool { return w.admitted || len(w.known) > 0 }
+
+// want says what is wanted of the pod now; orphan is true for one that nobody
+// wants to hear of any more.
+func (w *worker) want(h have, now time.Time) (out want, orphan bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out.pod = w.pod
+	switch {
+	case w.vanished:
+		out.stop = &stop{grace: graceOf(w.pod)}
+		return out, true
+	case w.asked != nil:
+		out.stop = w.asked
+	case w.pod.DeletionTimestamp != nil:
+		out.stop = &stop{grace: graceOf(w.pod)}
+	case w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded:
+		out.stop = &stop{phase: w.pod.Status.Phase, reason: w.pod.Status.Reason, message: w.pod.Status.Message, grace: graceOf(w.pod)}
+	default:
+		out.stop, _ = deadline(w.pod, w.startTime(), now)
+		if out.stop != nil {
+			w.asked = out.stop
+		}
+	}
+	if out.stop != nil && w.pod.DeletionTimestamp != nil {
+		s := *out.stop
+		s.grace = min(s.grace, graceOf(w.pod))
+		out.stop = &s
+	}
+	return out, false
+}
+
+// startTime is when the node accepted the pod. w.mu may be held: startedAt is
+// the goroutine's own.
+func (w *worker) startTime() time.Time {
+	if w.pod.Status.StartTime != nil {
+		return w.pod.Status.StartTime.Time
+	}
+	return w.startedAt
+}
+
+// rest does what a pod at rest needs: probes run, volumes are kept fresh. It
+// returns when to look again.
+func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now time.Time) time.Time {
+	again := s.at
+	if w.a.cfg.Simulated {
+		return again
+	}
+	w.syncProbes(pod, h)
+	if err := w.resize(ctx, pod, h); err != nil {
+		w.a.log.Warn("resize", "pod", w.name, "err", err)
+	}
+	every := w.a.cfg.Kubelet.SyncFrequency.Duration
+	if w.volumes != nil && now.Sub(w.refreshed) >= every || w.volumes == nil && len(h.containers) > 0 && hasRunning(h) {
+		w.refreshed = now
+		if err := w.mountVolumes(ctx, pod); err != nil {
+			w.a.log.Warn("refresh volumes", "pod", w.name, "err", err)
+		}
+	}
+	sooner(&again, now.Add(every))
+	if _, at := deadline(pod, w.startTime(), now); !at.IsZero() {
+		sooner(&again, at)
+	}
+	return again
+}
+
+func hasRunning(h have) bool {
+	for _, all := range h.containers {
+		for _, c := range all {
+			if c.state == stateRunning {
+				return true
+			}
+		}
+	}
+	return false
+}
