@@ -48,6 +48,10 @@ type Config struct {
 	RootDir    string // pods' directories and volumes
 	PodLogsDir string
 
+	// PodCIDR is told the node's share of the pods' addresses, as soon as it is
+	// known and whenever it changes: the network can then be configured.
+	PodCIDR func(ctx context.Context, podCIDR string) error
+
 	// Simulated leaves the machine alone: no volumes, cgroups, probes, HTTP
 	// server or host files. The node's size is then Capacity.
 	Simulated bool
@@ -87,6 +91,7 @@ type Agent struct {
 	runtimeErr  atomic.Pointer[string]      // why the runtime is not usable
 	apiPodsSeen atomic.Bool
 	staticSeen  atomic.Bool
+	podCIDR     atomic.Pointer[string] // as PodCIDR was told
 	cpuRate     rate
 	wg          sync.WaitGroup // workers that are at work
 }
@@ -156,6 +161,7 @@ func (a *Agent) run(ctx context.Context) error {
 		{"api services", a.clients != nil && !a.cfg.Simulated, a.watchServices},
 		{"static pods", a.cfg.Kubelet.StaticPodPath != "", a.watchManifests},
 		{"node", a.clients != nil && *a.cfg.Kubelet.RegisterNode, a.keepNode},
+		{"watch of the node", a.clients != nil && !a.cfg.Simulated, a.watchNode},
 		{"lease", a.clients != nil, a.keepLease},
 		{"housekeeping", true, a.keepHouse},
 		{"image collection", !a.cfg.Simulated, a.collectImages},
@@ -163,6 +169,9 @@ func (a *Agent) run(ctx context.Context) error {
 		{"log rotation", !a.cfg.Simulated, a.rotateLogs},
 		{"server", !a.cfg.Simulated && *a.cfg.Kubelet.EnableServer, a.serve},
 		{"healthz", !a.cfg.Simulated && *a.cfg.Kubelet.HealthzPort > 0, a.serveHealthz},
+	}
+	if cidr := a.cfg.Kubelet.PodCIDR; cidr != "" {
+		a.setPodCIDR(ctx, cidr)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -24,6 +24,9 @@ func setDefaults(cfg *Config) {
 		cfg.NodeIP = defaultAddress()
 	}
 	k := &cfg.Kubelet
+	or(&k.PodLogsDir, "/var/log/pods")
+	or(&cfg.PodLogsDir, k.PodLogsDir)
+	or(&cfg.RootDir, "/var/lib/kubelet")
 	orPtr(&k.EnableServer, true)
 	orPtr(&k.RegisterNode, true)
 	orPtr(&k.CgroupsPerQOS, true)

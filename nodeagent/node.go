@@ -15,8 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -65,6 +67,43 @@ func (a *Agent) keepNode(ctx context.Context) error {
 		}
 		look.Reset(again)
 	}
+}
+
+// watchNode follows the node's object: its labels count when pods are admitted,
+// and its share of addresses makes the network.
+func (a *Agent) watchNode(ctx context.Context) error {
+	lw := cache.NewListWatchFromClient(a.clients.CoreV1().RESTClient(), "nodes", corev1.NamespaceAll,
+		fields.OneTermEqualSelector("metadata.name", a.cfg.NodeName))
+	informer := cache.NewSharedIndexInformer(lw, &corev1.Node{}, 0, cache.Indexers{})
+	take := func(obj any) {
+		node := obj.(*corev1.Node)
+		a.node.Store(node)
+		if node.Spec.PodCIDR != "" {
+			a.setPodCIDR(ctx, node.Spec.PodCIDR)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: take, UpdateFunc: func(_, obj any) { take(obj) },
+		DeleteFunc: func(any) { a.touchNode() }, // registered again
+	})
+	if err != nil {
+		return err
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// setPodCIDR passes on the node's share of addresses when it changed.
+func (a *Agent) setPodCIDR(ctx context.Context, cidr string) {
+	if had := a.podCIDR.Load(); a.cfg.PodCIDR == nil || had != nil && *had == cidr {
+		return
+	}
+	if err := a.cfg.PodCIDR(ctx, cidr); err != nil {
+		a.log.Warn("pod network not configured", "cidr", cidr, "err", err)
+		return // tried again at the next change of the node, such as its heartbeat
+	}
+	a.podCIDR.Store(&cidr)
+	a.touchNode()
 }
 
 func (a *Agent) isReady(st *corev1.NodeStatus) bool {

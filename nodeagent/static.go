@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/api"
 )
 
 // watchManifests runs the pods of the manifest directory (or file), and follows
@@ -176,98 +178,19 @@ func (a *Agent) readManifest(file string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// defaultStatic fills in what the API server fills in for other pods.
+// defaultStatic fills in what the API server fills in for other pods: its
+// defaults, and the priority that admission gives.
 func defaultStatic(pod *corev1.Pod) {
+	api.DefaultPod(pod)
 	s := &pod.Spec
-	or(&s.RestartPolicy, corev1.RestartPolicyAlways)
-	or(&s.DNSPolicy, corev1.DNSClusterFirst)
-	or(&s.SchedulerName, corev1.DefaultSchedulerName)
-	orPtr(&s.TerminationGracePeriodSeconds, int64(corev1.DefaultTerminationGracePeriodSeconds))
-	orPtr(&s.EnableServiceLinks, true)
-	orPtr(&s.SecurityContext, corev1.PodSecurityContext{})
 	or(&s.PriorityClassName, "system-node-critical")
-	if s.PriorityClassName == "system-node-critical" {
+	switch s.PriorityClassName {
+	case "system-node-critical":
 		orPtr(&s.Priority, int32(systemNodeCritical))
-	} else if s.PriorityClassName == "system-cluster-critical" {
+	case "system-cluster-critical":
 		orPtr(&s.Priority, int32(systemClusterCritical))
 	}
 	s.Tolerations = append(s.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
-	for _, c := range containersOf(pod) {
-		defaultContainer(pod, c)
-	}
-	for i := range s.Volumes {
-		defaultVolume(&s.Volumes[i])
-	}
-}
-
-func defaultContainer(pod *corev1.Pod, c *corev1.Container) {
-	or(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	or(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	if c.ImagePullPolicy == "" {
-		c.ImagePullPolicy = corev1.PullIfNotPresent
-		if _, tag, _ := cutTag(c.Image); tag == "" || tag == "latest" {
-			c.ImagePullPolicy = corev1.PullAlways
-		}
-	}
-	for i := range c.Ports {
-		or(&c.Ports[i].Protocol, corev1.ProtocolTCP)
-		if pod.Spec.HostNetwork {
-			or(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
-		}
-	}
-	for i := range c.Env {
-		if f := c.Env[i].ValueFrom; f != nil && f.FieldRef != nil {
-			or(&f.FieldRef.APIVersion, "v1")
-		}
-	}
-	for name, q := range c.Resources.Limits {
-		if c.Resources.Requests == nil {
-			c.Resources.Requests = corev1.ResourceList{}
-		}
-		if _, ok := c.Resources.Requests[name]; !ok {
-			c.Resources.Requests[name] = q.DeepCopy()
-		}
-	}
-	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-		if p == nil {
-			continue
-		}
-		or(&p.TimeoutSeconds, 1)
-		or(&p.PeriodSeconds, 10)
-		or(&p.SuccessThreshold, 1)
-		or(&p.FailureThreshold, 3)
-		if p.HTTPGet != nil {
-			or(&p.HTTPGet.Path, "/")
-			or(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
-		}
-	}
-}
-
-func defaultVolume(v *corev1.Volume) {
-	switch {
-	case v.HostPath != nil:
-		orPtr(&v.HostPath.Type, corev1.HostPathUnset)
-	case v.Secret != nil:
-		orPtr(&v.Secret.DefaultMode, int32(corev1.SecretVolumeSourceDefaultMode))
-	case v.ConfigMap != nil:
-		orPtr(&v.ConfigMap.DefaultMode, int32(corev1.ConfigMapVolumeSourceDefaultMode))
-	case v.DownwardAPI != nil:
-		orPtr(&v.DownwardAPI.DefaultMode, int32(corev1.DownwardAPIVolumeSourceDefaultMode))
-	case v.Projected != nil:
-		orPtr(&v.Projected.DefaultMode, int32(corev1.ProjectedVolumeSourceDefaultMode))
-	}
-}
-
-// cutTag splits an image name; digest counts as a tag that is never "latest".
-func cutTag(image string) (name, tag string, ok bool) {
-	if name, digest, ok := strings.Cut(image, "@"); ok {
-		return name, digest, true
-	}
-	slash := strings.LastIndexByte(image, '/')
-	if i := strings.LastIndexByte(image, ':'); i > slash {
-		return image[:i], image[i+1:], true
-	}
-	return image, "", false
 }
 
 // syncMirror sees to it that a static pod has its mirror in the API. A mirror
