@@ -12,7 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
@@ -202,8 +202,7 @@ func (a *Agent) run(ctx context.Context) error {
 // newServices keeps the services at hand whose addresses go into containers'
 // environments.
 func (a *Agent) newServices() {
-	lw := cache.NewListWatchFromClient(a.clients.CoreV1().RESTClient(), "services", corev1.NamespaceAll, fields.Everything())
-	a.serviceInformer = cache.NewSharedIndexInformer(lw, &corev1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	a.serviceInformer = coreinformers.NewServiceInformer(a.clients, corev1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	a.services = corelisters.NewServiceLister(a.serviceInformer.GetIndexer())
 	a.synced = a.serviceInformer.HasSynced
 }

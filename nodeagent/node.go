@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -72,9 +73,9 @@ func (a *Agent) keepNode(ctx context.Context) error {
 // watchNode follows the node's object: its labels count when pods are admitted,
 // and its share of addresses makes the network.
 func (a *Agent) watchNode(ctx context.Context) error {
-	lw := cache.NewListWatchFromClient(a.clients.CoreV1().RESTClient(), "nodes", corev1.NamespaceAll,
-		fields.OneTermEqualSelector("metadata.name", a.cfg.NodeName))
-	informer := cache.NewSharedIndexInformer(lw, &corev1.Node{}, 0, cache.Indexers{})
+	informer := coreinformers.NewFilteredNodeInformer(a.clients, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.cfg.NodeName).String()
+	})
 	take := func(obj any) {
 		node := obj.(*corev1.Node)
 		a.node.Store(node)

@@ -7,8 +7,11 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	kubelettypes "k8s.io/kubelet/pkg/types"
@@ -222,9 +225,12 @@ func (a *Agent) watchPods(ctx context.Context) error {
 		a.cfg.Pods.subscribe(ctx, a.cfg.NodeName, take, func() { a.apiPodsSeen.Store(true) })
 		return nil
 	}
-	lw := cache.NewListWatchFromClient(a.clients.CoreV1().RESTClient(), "pods", corev1.NamespaceAll,
-		fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName))
-	informer := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
+	informer := coreinformers.NewFilteredPodInformer(a.clients, corev1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName).String()
+	})
+	if err := informer.SetTransform(stripManagedFields); err != nil {
+		return err
+	}
 	reg, err := informer.AddEventHandler(take)
 	if err != nil {
 		return err
@@ -265,11 +271,13 @@ const indexByNode = "node"
 
 // NewSharedPods prepares the watch; Run runs it.
 func NewSharedPods(clients kubernetes.Interface) (*SharedPods, error) {
-	lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
 	s := &SharedPods{byNode: map[string]cache.ResourceEventHandlerFuncs{}}
-	s.informer = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{indexByNode: func(obj any) ([]string, error) {
+	s.informer = coreinformers.NewPodInformer(clients, corev1.NamespaceAll, 0, cache.Indexers{indexByNode: func(obj any) ([]string, error) {
 		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
 	}})
+	if err := s.informer.SetTransform(stripManagedFields); err != nil {
+		return nil, err
+	}
 	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { s.handler(obj).OnAdd(obj, false) },
 		UpdateFunc: func(old, obj any) { s.handler(obj).OnUpdate(old, obj) },
@@ -307,4 +315,12 @@ func (s *SharedPods) subscribe(ctx context.Context, node string, h cache.Resourc
 	s.mu.Lock()
 	delete(s.byNode, node)
 	s.mu.Unlock()
+}
+
+// stripManagedFields drops what takes up memory and is never read.
+func stripManagedFields(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
 }

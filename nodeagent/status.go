@@ -32,6 +32,9 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 		ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,
 		Resize:                pod.Status.Resize,
 	}
+	if n := len(h.sandboxes); st.StartTime == nil && n > 0 {
+		st.StartTime = &metav1.Time{Time: h.sandboxes[n-1].created.Truncate(time.Second)}
+	}
 	if st.StartTime == nil {
 		st.StartTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
