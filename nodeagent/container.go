@@ -120,6 +120,9 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, h have, s
 			annotationCrashBackoff: s.backoff.String(),
 		},
 	}
+	if initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+		config.Annotations[annotationKind] = "init"
+	}
 	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {
 		config.StopSignal = runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+string(*c.Lifecycle.StopSignal)])
 	}

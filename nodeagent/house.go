@@ -120,6 +120,8 @@ func (a *Agent) removeMirrors(ctx context.Context) {
 		}
 	}
 	a.pods.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	var now int64
 	for _, m := range lost {
 		_ = a.clients.CoreV1().Pods(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &m.UID}})

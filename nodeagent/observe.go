@@ -26,6 +26,7 @@ const (
 	annotationTermPolicy   = "io.kubernetes.container.terminationMessagePolicy"
 	annotationPodGrace     = "io.kubernetes.pod.terminationGracePeriod"
 	annotationCrashBackoff = "orrery.dev/crash-backoff"
+	annotationKind         = "orrery.dev/container-kind" // "init" or nothing
 	annotationTermHostPath = "orrery.dev/termination-message-host-path"
 )
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -223,3 +224,5 @@ func TestPhase(t *testing.T) {
 		}
 	}
 }
+
+func quantity(s string) resource.Quantity { return resource.MustParse(s) }

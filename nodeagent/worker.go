@@ -154,6 +154,9 @@ func (w *worker) work() {
 		w.mu.Unlock()
 		if over {
 			w.a.pods.forget(w)
+			if w.static && w.a.sourcesSeen() {
+				w.a.removeMirrors(context.Background())
+			}
 		}
 	}
 }

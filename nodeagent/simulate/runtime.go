@@ -34,6 +34,10 @@ const (
 	PullError = "simulate.orrery.dev/pull-error"
 )
 
+// kindAnnotation is what the node agent writes on a container to tell what sort
+// it is; "init" ones end by themselves, or no pod would get past them.
+const kindAnnotation = "orrery.dev/container-kind"
+
 // jobLabel is on the pods of Jobs.
 const jobLabel = "batch.kubernetes.io/job-name"
 
@@ -285,6 +289,9 @@ func (c *container) fate() (time.Duration, int32, error) {
 	pod := c.sandbox.config
 	if pod.Labels[jobLabel] != "" || pod.Labels["job-name"] != "" {
 		span = jobTime
+	}
+	if c.config.Annotations[kindAnnotation] == "init" {
+		return 0, 0, nil
 	}
 	if text := pod.Annotations[RunFor]; text != "" {
 		var err error

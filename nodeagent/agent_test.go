@@ -1,0 +1,292 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"orrery.dev/nodeagent/simulate"
+)
+
+// lab is an agent on a simulated runtime, with an API in memory.
+type lab struct {
+	*testing.T
+	api     *fake.Clientset
+	runtime *simulate.Runtime
+	config  Config
+	stop    func()
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	machine, err := simulate.New("10.128.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{T: t, api: fake.NewClientset(), runtime: machine}
+	next := 0
+	l.api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		p := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
+		if next++; p.UID == "" {
+			p.UID = types.UID(fmt.Sprint("made-", next))
+		}
+		return false, nil, nil
+	})
+	l.config = Config{
+		NodeName: "node-1", NodeIP: "172.16.0.1", Clients: l.api, Runtime: machine, Images: machine.Images(), Simulated: true,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	l.start()
+	t.Cleanup(func() { l.stop() })
+	return l
+}
+
+// start runs an agent; stop ends it and leaves the runtime as it is.
+func (l *lab) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, l.config) }()
+	l.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			l.Errorf("run: %v", err)
+		}
+		l.stop = func() {}
+	}
+}
+
+// until waits for a condition and says what was last seen when it never comes.
+func until[T any](t *testing.T, what string, look func() (T, bool)) T {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for {
+		got, ok := look()
+		if ok {
+			return got
+		}
+		if time.Now().After(end) {
+			if p, ok := any(got).(*corev1.Pod); ok && p != nil {
+				t.Fatalf("%s: last seen %+v", what, p.Status)
+			}
+			t.Fatalf("%s: last seen %+v", what, got)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (l *lab) create(p *corev1.Pod) {
+	l.Helper()
+	p.Spec.NodeName = "node-1"
+	if _, err := l.api.CoreV1().Pods(p.Namespace).Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lab) pod(name string) *corev1.Pod {
+	p, err := l.api.CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func isReady(p *corev1.Pod) bool {
+	if p == nil {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (l *lab) untilReady(name string) *corev1.Pod {
+	l.Helper()
+	return until(l.T, name+" ready", func() (*corev1.Pod, bool) { p := l.pod(name); return p, isReady(p) })
+}
+
+func TestNodeBecomesReady(t *testing.T) {
+	l := newLab(t)
+	node := until(t, "node ready", func() (*corev1.Node, bool) {
+		n, err := l.api.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{})
+		if err != nil {
+			return n, false
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return n, true
+			}
+		}
+		return n, false
+	})
+	if got := node.Labels[corev1.LabelHostname]; got != "node-1" {
+		t.Errorf("hostname label %q", got)
+	}
+	if got := node.Status.Allocatable.Pods().Value(); got != 110 {
+		t.Errorf("allocatable pods %d, want 110", got)
+	}
+	until(t, "lease", func() (bool, bool) {
+		_, err := l.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(context.Background(), "node-1", metav1.GetOptions{})
+		return false, err == nil
+	})
+}
+
+func TestPodRunsAndIsDeleted(t *testing.T) {
+	l := newLab(t)
+	l.create(pod(corev1.RestartPolicyAlways, "init:i", "a", "b"))
+	p := l.untilReady("p")
+	if p.Status.Phase != corev1.PodRunning || p.Status.PodIP == "" || p.Status.HostIP != "172.16.0.1" || p.Status.QOSClass != corev1.PodQOSBestEffort {
+		t.Errorf("status %+v", p.Status)
+	}
+	if n := len(p.Status.ContainerStatuses); n != 2 {
+		t.Errorf("%d container statuses, want 2", n)
+	}
+	deleted := p.DeepCopy()
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	deleted.DeletionGracePeriodSeconds = ptr.To(int64(1))
+	if _, err := l.api.CoreV1().Pods("ns").Update(context.Background(), deleted, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "pod gone", func() (*corev1.Pod, bool) { p := l.pod("p"); return p, p == nil })
+	l.untilEmpty()
+}
+
+func (l *lab) untilEmpty() {
+	l.Helper()
+	until(l.T, "runtime empty", func() (string, bool) {
+		sandboxes, _ := l.runtime.ListPodSandbox(context.Background(), nil)
+		containers, _ := l.runtime.ListContainers(context.Background(), nil)
+		return fmt.Sprint(len(sandboxes), " sandboxes, ", len(containers), " containers"), len(sandboxes)+len(containers) == 0
+	})
+}
+
+func TestAnotherAgentCarriesOn(t *testing.T) {
+	l := newLab(t)
+	l.create(pod(corev1.RestartPolicyAlways, "a"))
+	before := l.untilReady("p").Status.ContainerStatuses[0].ContainerID
+	l.stop()
+	l.start()
+	if after := l.untilReady("p").Status.ContainerStatuses[0]; after.ContainerID != before || after.RestartCount != 0 {
+		t.Errorf("container %s restarted %d times, want %s untouched", after.ContainerID, after.RestartCount, before)
+	}
+	l.stop()
+	if err := l.api.CoreV1().Pods("ns").Delete(context.Background(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.start() // finds a pod in the runtime that the API no longer has
+	l.untilEmpty()
+}
+
+func TestJobPodSucceeds(t *testing.T) {
+	l := newLab(t)
+	p := pod(corev1.RestartPolicyNever, "a")
+	p.Annotations = map[string]string{simulate.RunFor: "10ms"}
+	l.create(p)
+	until(t, "succeeded", func() (*corev1.Pod, bool) {
+		p := l.pod("p")
+		return p, p != nil && p.Status.Phase == corev1.PodSucceeded
+	})
+}
+
+func TestRefusedPods(t *testing.T) {
+	l := newLab(t)
+	l.config.Kubelet.MaxPods = 110
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		reason string
+	}{
+		"selector": {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, "NodeAffinity"},
+		"cpu": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity("1000")}
+		}, "OutOfcpu"},
+	}
+	for name, tt := range tests {
+		p := pod(corev1.RestartPolicyAlways, "a")
+		p.Name, p.UID = name, types.UID(name)
+		tt.change(p)
+		l.create(p)
+		got := until(t, name, func() (*corev1.Pod, bool) {
+			p := l.pod(name)
+			return p, p != nil && p.Status.Phase == corev1.PodFailed
+		})
+		if got.Status.Reason != tt.reason {
+			t.Errorf("%s: reason %q, want %q (%s)", name, got.Status.Reason, tt.reason, got.Status.Message)
+		}
+	}
+}
+
+func TestImagePullBackOff(t *testing.T) {
+	l := newLab(t)
+	p := pod(corev1.RestartPolicyAlways, "a")
+	p.Annotations = map[string]string{simulate.PullError: "no such image"}
+	p.Spec.Containers[0].Image = "missing:1"
+	l.create(p)
+	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} {
+		until(t, reason, func() (any, bool) {
+			p := l.pod("p")
+			if p == nil || len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Waiting == nil {
+				return p, false
+			}
+			w := p.Status.ContainerStatuses[0].State.Waiting
+			return w, w.Reason == reason
+		})
+	}
+}
+
+const manifest = `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: ns}
+spec: {containers: [{name: a, image: "i:%d"}]}
+`
+
+func TestStaticPodAndItsMirror(t *testing.T) {
+	l := newLab(t)
+	l.stop()
+	dir := t.TempDir()
+	l.config.Kubelet = kubeletconfig.KubeletConfiguration{StaticPodPath: dir}
+	l.config.Kubelet.FileCheckFrequency.Duration = 50 * time.Millisecond
+	write := func(version int) {
+		if err := os.WriteFile(filepath.Join(dir, "web.yaml"), fmt.Appendf(nil, manifest, version), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	l.start()
+	mirror := l.untilReady("web-node-1")
+	if mirror.Annotations[corev1.MirrorPodAnnotationKey] == "" || len(mirror.OwnerReferences) != 1 || *mirror.Spec.Priority != systemNodeCritical {
+		t.Errorf("mirror %+v", mirror)
+	}
+	// Deleting the mirror does not stop the pod; it comes back.
+	if err := l.api.CoreV1().Pods("ns").Delete(context.Background(), "web-node-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	again := l.untilReady("web-node-1")
+	if a, b := again.Status.ContainerStatuses[0].ContainerID, mirror.Status.ContainerStatuses[0].ContainerID; a != b {
+		t.Errorf("container %s, want %s", a, b)
+	}
+	write(2) // another pod of the same name
+	until(t, "new manifest", func() (*corev1.Pod, bool) {
+		p := l.pod("web-node-1")
+		return p, isReady(p) && p.Spec.Containers[0].Image == "i:2"
+	})
+	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	l.untilEmpty()
+	until(t, "mirror gone", func() (*corev1.Pod, bool) { p := l.pod("web-node-1"); return p, p == nil })
+}
