@@ -1,0 +1,63 @@
+// The YAML editor, in a chunk of its own.
+import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands'
+import { yaml } from '@codemirror/lang-yaml'
+import { bracketMatching, foldGutter, foldKeymap, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language'
+import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search'
+import { Compartment, EditorState } from '@codemirror/state'
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
+import { tags } from '@lezer/highlight'
+import { nonce } from './nonce'
+
+export interface Editor {
+  text(): string
+  show(text: string): void
+  editable(yes: boolean): void
+  focus(): void
+  dispose(): void
+}
+
+const look = EditorView.theme({
+  '&': { height: '100%', fontSize: '12px', backgroundColor: 'transparent', color: 'var(--text)' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55' },
+  '.cm-gutters': { backgroundColor: 'transparent', color: 'var(--text-3)', border: 'none' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--hover)' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-cursor': { borderLeftColor: 'var(--text)' },
+  '&.cm-focused .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'var(--accent-soft) !important' },
+  '.cm-searchMatch': { backgroundColor: 'color-mix(in srgb, var(--warning) 30%, transparent)' },
+  '.cm-panels': { backgroundColor: 'var(--sunken)', color: 'var(--text)' },
+  '.cm-foldPlaceholder': { backgroundColor: 'var(--sunken)', border: '1px solid var(--line)', color: 'var(--text-3)' },
+})
+
+const colours = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: 'var(--ok)' },
+  { tag: [tags.string, tags.content], color: 'var(--text)' },
+  { tag: [tags.number, tags.bool, tags.null, tags.keyword], color: 'var(--warning)' },
+  { tag: tags.comment, color: 'var(--text-3)' },
+  { tag: tags.punctuation, color: 'var(--text-3)' },
+])
+
+export function createEditor(parent: HTMLElement, text: string, label: string): Editor {
+  const mode = new Compartment()
+  const frozen = (yes: boolean) => [EditorState.readOnly.of(yes), EditorView.editable.of(!yes), EditorView.contentAttributes.of({ 'aria-label': label, tabindex: '0' })]
+  const view = new EditorView({
+    parent,
+    doc: text,
+    extensions: [
+      EditorView.cspNonce.of(nonce()), lineNumbers(), foldGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(), highlightSelectionMatches(), search({ top: true }), yaml(),
+      syntaxHighlighting(colours), look, mode.of(frozen(true)), keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, indentWithTab]),
+    ],
+  })
+  return {
+    text: () => view.state.doc.toString(),
+    show(next) {
+      if (next === view.state.doc.toString()) return
+      const top = view.scrollDOM.scrollTop
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: next } })
+      view.scrollDOM.scrollTop = top
+    },
+    editable: (yes) => view.dispatch({ effects: mode.reconfigure(frozen(!yes)) }),
+    focus: () => view.focus(),
+    dispose: () => view.destroy(),
+  }
+}

@@ -1,0 +1,141 @@
+// A shell in a container: a terminal over Kubernetes' exec protocol on a
+// websocket (v5.channel.k8s.io). The first byte of a message is its channel.
+import type { FitAddon } from '@xterm/addon-fit'
+import type { Terminal } from '@xterm/xterm'
+import { nonce } from './nonce'
+
+const stdin = 0
+const stdout = 1
+const stderr = 2
+const failure = 3
+const resize = 4
+
+export interface Shell {
+  connect(): void
+  fit(): void
+  theme(): void
+  dispose(): void
+}
+
+interface Where {
+  ns: string
+  pod: string
+  container: string
+}
+
+// The best shell that the image has.
+const command = ['sh', '-c', 'TERM=xterm-256color; export TERM; command -v bash >/dev/null 2>&1 && exec bash || exec sh']
+
+export function openShell(host: HTMLElement, where: Where, onend: (why: string) => void): Shell {
+  let term: Terminal | undefined
+  let fitter: FitAddon | undefined
+  let socket: WebSocket | undefined
+  let gone = false
+  const encoder = new TextEncoder()
+
+  function send(channel: number, text: string): void {
+    if (socket?.readyState !== WebSocket.OPEN) return
+    const data = encoder.encode(text)
+    const message = new Uint8Array(data.length + 1)
+    message[0] = channel
+    message.set(data, 1)
+    socket.send(message)
+  }
+
+  const size = () => term && send(resize, JSON.stringify({ Width: term.cols, Height: term.rows }))
+
+  function connect(): void {
+    if (!term) return
+    const query = new URLSearchParams({ stdin: 'true', stdout: 'true', tty: 'true' })
+    if (where.container) query.set('container', where.container)
+    for (const part of command) query.append('command', part)
+    const origin = location.origin.replace(/^http/, 'ws')
+    const mine = new WebSocket(`${origin}/ui/k8s/api/v1/namespaces/${where.ns}/pods/${where.pod}/exec?${query}`, 'v5.channel.k8s.io')
+    socket = mine
+    mine.binaryType = 'arraybuffer'
+    let why = ''
+    // The size goes first, so that the shell's first line knows its width.
+    mine.onopen = () => size()
+    mine.onmessage = (e) => {
+      const data = new Uint8Array(e.data as ArrayBuffer)
+      if (data[0] === stdout || data[0] === stderr) term?.write(data.subarray(1))
+      else if (data[0] === failure) why = reason(new TextDecoder().decode(data.subarray(1)))
+    }
+    mine.onclose = () => {
+      if (gone || socket !== mine) return
+      term?.write('\r\n\x1b[2m' + '─'.repeat(Math.min(40, term.cols)) + '\x1b[0m\r\n')
+      onend(why)
+    }
+  }
+
+  function theme(): void {
+    if (!term) return
+    const style = getComputedStyle(host)
+    const value = (name: string) => style.getPropertyValue(name).trim()
+    term.options.theme = {
+      background: value('--sunken'), foreground: value('--text'), cursor: value('--accent'), selectionBackground: value('--line-strong'),
+      red: value('--error'), green: value('--progressing'), yellow: value('--warning'), blue: value('--ok'), magenta: value('--terminating'), cyan: value('--progressing'),
+    }
+  }
+
+  const fit = () => host.clientWidth > 0 && fitter?.fit()
+  const resized = new ResizeObserver(fit)
+
+  async function begin(): Promise<void> {
+    const [xterm, fitAddon, unicode] = await Promise.all([import('@xterm/xterm'), import('@xterm/addon-fit'), import('@xterm/addon-unicode11'), import('@xterm/xterm/css/xterm.css')])
+    if (gone) return
+    term = new xterm.Terminal({ allowProposedApi: true, fontSize: 13, fontFamily: getComputedStyle(host).getPropertyValue('--mono'), scrollback: 20_000, documentOverride: withNonce(document) })
+    fitter = new fitAddon.FitAddon()
+    term.loadAddon(fitter)
+    term.loadAddon(new unicode.Unicode11Addon())
+    term.unicode.activeVersion = '11'
+    theme()
+    term.open(host)
+    fit()
+    term.onData((text) => send(stdin, text))
+    term.onResize(size)
+    resized.observe(host)
+    connect()
+    term.focus()
+  }
+  begin().catch((e: unknown) => onend(String(e)))
+
+  return {
+    connect,
+    fit,
+    theme,
+    dispose() {
+      gone = true
+      resized.disconnect()
+      socket?.close()
+      term?.dispose()
+    },
+  }
+}
+
+/** reason says why a session ended, out of the Status that ends it. */
+function reason(text: string): string {
+  try {
+    const status = JSON.parse(text)
+    return status.status === 'Success' ? '' : String(status.message ?? '')
+  } catch {
+    return text
+  }
+}
+
+/** withNonce is the document, but style elements that it makes may be used. */
+function withNonce(doc: Document): Document {
+  return new Proxy(doc, {
+    get(target, property) {
+      if (property === 'createElement') {
+        return (tag: string, options?: ElementCreationOptions) => {
+          const element = target.createElement(tag, options)
+          if (tag === 'style') element.nonce = nonce()
+          return element
+        }
+      }
+      const value = Reflect.get(target, property)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}

@@ -1,0 +1,132 @@
+import type { ClusterMap, Column, EtcdMember, KubeObject, Row, State } from '../stream/types'
+
+/** What the map knows of one part of the cluster. */
+export interface Part {
+  id: string
+  what: 'apiserver' | 'etcd' | 'scheduler' | 'controllers' | 'kubelet' | 'proxy' | 'runtime'
+  state: State
+  version: string
+  /** For parts of which one leads: who does. */
+  leader: string
+  /** The pods that it runs in; none when it runs outside of any. */
+  pods: Row[]
+  message: string
+}
+
+export interface NodeBox {
+  row: Row
+  name: string
+  roles: string
+  controlPlane: boolean
+  kubelet: Part
+  proxy: Part
+  runtime: Part
+  pods: Row[]
+}
+
+export interface Model {
+  apiserver: Part
+  etcd: Part
+  scheduler: Part
+  controllers: Part
+  nodes: NodeBox[]
+  members: EtcdMember[]
+}
+
+/** What the model is made of: rows of the stream, and the map's own facts. */
+export interface Facts {
+  nodes: Row[]
+  nodeColumns: Column[]
+  pods: Row[]
+  podColumns: Column[]
+  leases: Row[]
+  leaseColumns: Column[]
+  objects: KubeObject[] // the control plane's pods
+  map: ClusterMap | null
+  live: boolean
+}
+
+const badness: State[] = ['error', 'unknown', 'warning', 'terminating', 'progressing', 'ok', 'done']
+
+/** worst is the state of a whole made of these. */
+export function worst(states: State[]): State {
+  return badness.find((s) => states.includes(s)) ?? 'unknown'
+}
+
+const cell = (row: Row, columns: Column[], name: string): string => {
+  const i = columns.findIndex((c) => c.name.toLowerCase() === name.toLowerCase())
+  const v = i < 0 ? null : row.cells[i]
+  return v === null || v === undefined || v === '<none>' ? '' : String(v)
+}
+
+export function buildModel(f: Facts): Model {
+  const podsOf = (component: string) =>
+    f.pods.filter((p) => p.ns === 'kube-system' && (p.labels?.component === component || p.labels?.['k8s-app'] === component || p.name.startsWith(component + '-')))
+
+  function part(id: Part['what'], component: string, check: string): Part {
+    const pods = podsOf(component)
+    const health = f.map?.components.filter((c) => c.name === check || c.name.startsWith(check + '-')) ?? []
+    const said: State[] = health.map((c) => (c.healthy ? 'ok' : 'error'))
+    const state = worst([...pods.map((p) => p.state), ...said])
+    return {
+      id,
+      what: id,
+      state: f.live ? state : 'unknown',
+      version: version(component) || f.map?.version || '',
+      leader: holder(component),
+      pods,
+      message: health.find((c) => !c.healthy)?.message ?? '',
+    }
+  }
+
+  function version(component: string): string {
+    const image: string = f.objects.find((o) => o.metadata.labels?.component === component)?.spec?.containers?.[0]?.image ?? ''
+    return /:([^:/@]+)(?:@.*)?$/.exec(image)?.[1] ?? ''
+  }
+
+  function holder(component: string): string {
+    const lease = f.leases.find((l) => l.name === component)
+    return lease ? cell(lease, f.leaseColumns, 'Holder').replace(/_[0-9a-f-]+$/, '') : ''
+  }
+
+  const members = f.map?.etcd ?? []
+  const apiserver = part('apiserver', 'kube-apiserver', 'apiserver')
+  // That it answers is the best news about an API server.
+  if (f.live && (apiserver.state === 'unknown' || apiserver.state === 'ok')) apiserver.state = 'ok'
+  apiserver.version = f.map?.version ?? apiserver.version
+  const etcd = part('etcd', 'etcd', 'etcd')
+  if (members.length) {
+    etcd.version = members.find((m) => m.version)?.version ?? ''
+    etcd.leader = members.find((m) => m.leader)?.name ?? ''
+    if (f.live) etcd.state = members.some((m) => m.error) ? 'warning' : worst([etcd.state === 'unknown' ? 'ok' : etcd.state])
+  }
+
+  const nodes = f.nodes.map((row): NodeBox => {
+    const pods = f.pods.filter((p) => cell(p, f.podColumns, 'Node') === row.name)
+    const on = (id: 'kubelet' | 'proxy' | 'runtime', state: State, v: string, its: Row[] = []): Part => ({
+      id: `${id}:${row.name}`, what: id, state: f.live ? state : 'unknown', version: v, leader: '', pods: its, message: '',
+    })
+    const proxies = pods.filter((p) => p.labels?.['k8s-app'] === 'kube-proxy' || p.name.startsWith('kube-proxy'))
+    const status = cell(row, f.nodeColumns, 'Status')
+    const up: State = status.startsWith('Ready') ? 'ok' : status.includes('NotReady') ? 'error' : row.state
+    const roles = cell(row, f.nodeColumns, 'Roles')
+    return {
+      row, name: row.name, roles, pods,
+      controlPlane: roles.includes('control-plane'),
+      kubelet: on('kubelet', up, cell(row, f.nodeColumns, 'Version')),
+      proxy: on('proxy', proxies.length ? worst(proxies.map((p) => p.state)) : up === 'ok' ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Version'), proxies),
+      runtime: on('runtime', up === 'ok' ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Container-Runtime')),
+    }
+  })
+  nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane) || a.name.localeCompare(b.name, 'en', { numeric: true }))
+
+  return {
+    apiserver, etcd, members, nodes,
+    scheduler: part('scheduler', 'kube-scheduler', 'scheduler'),
+    controllers: part('controllers', 'kube-controller-manager', 'controller-manager'),
+  }
+}
+
+/** The connections of a cluster: who calls whom. Texts are map.edge.* messages. */
+export const edges = ['users', 'etcd', 'scheduler', 'controllers', 'kubelet', 'proxy', 'cri', 'run', 'traffic'] as const
+export type Edge = (typeof edges)[number]

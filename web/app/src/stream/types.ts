@@ -1,0 +1,117 @@
+// The row protocol and the map, as in api/stream.go and api/map.go.
+
+export const streamPath = '/orrery/v1/stream'
+export const streamProtocol = 'v1.rows.orrery.dev'
+export const mapPath = '/orrery/v1/map'
+
+export type State = 'ok' | 'progressing' | 'warning' | 'error' | 'terminating' | 'done' | 'unknown'
+
+/** States, worst first: the order in which a face lists what needs attention. */
+export const states: readonly State[] = ['error', 'warning', 'unknown', 'progressing', 'terminating', 'ok', 'done']
+
+export interface View {
+  group?: string
+  version?: string
+  resource: string
+  namespaces?: string[]
+  name?: string
+  labelSelector?: string
+  fieldSelector?: string
+}
+
+export interface Ask {
+  id: number
+  op: 'open' | 'close' | 'ack'
+  view?: View
+  revision?: string
+}
+
+export interface StreamError {
+  code: number
+  message: string
+  retry?: boolean
+}
+
+export interface Column {
+  name: string
+  type: string
+  priority?: number
+  description?: string
+}
+
+export type Cell = string | number | boolean | null
+
+export interface Row {
+  uid: string
+  ns?: string
+  name: string
+  cells: Cell[]
+  state: State
+  created: string
+  labels?: Record<string, string>
+  owner?: string
+}
+
+export interface Tell {
+  id: number
+  type: 'columns' | 'rows' | 'object' | 'error' | 'ping'
+  revision?: string
+  columns?: Column[]
+  reset?: boolean
+  rows?: Row[]
+  gone?: string[]
+  object?: KubeObject
+  live?: boolean
+  error?: StreamError
+}
+
+export interface KubeObject {
+  apiVersion: string
+  kind: string
+  metadata: {
+    name: string
+    namespace?: string
+    uid: string
+    creationTimestamp: string
+    deletionTimestamp?: string
+    labels?: Record<string, string>
+    annotations?: Record<string, string>
+    ownerReferences?: { apiVersion: string; kind: string; name: string; uid: string; controller?: boolean }[]
+    [more: string]: unknown
+  }
+  // What a kind holds beyond metadata is read defensively where it is used.
+  spec?: any
+  status?: any
+  [more: string]: any
+}
+
+export interface Component {
+  name: string
+  healthy: boolean
+  message?: string
+}
+
+export interface EtcdMember {
+  id: string
+  name: string
+  peerURL: string
+  clientURL: string
+  version?: string
+  leader?: boolean
+  learner?: boolean
+  term?: number
+  index?: number
+  applied?: number
+  revision?: number
+  size?: number
+  inUse?: number
+  quota?: number
+  error?: string
+}
+
+export interface ClusterMap {
+  version: string
+  components: Component[]
+  etcd: EtcdMember[] | null
+  etcdError?: string
+}
