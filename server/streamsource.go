@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -12,12 +14,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"orrery.dev/api"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 	"orrery.dev/server/stream"
 )
+
+// NewStream makes the hub of a server's rows. Mount it at api.StreamPath, behind
+// authentication but not behind authorisation: it asks for each view itself.
+func NewStream(kinds *registry.Table, store *storage.Store, authz stream.Authorizer, log *slog.Logger) *stream.Hub {
+	return stream.New(stream.Config{
+		Source:     &StreamSource{Table: kinds, Store: store},
+		Authorizer: authz,
+		User:       func(r *http.Request) user.Info { return registry.UserFrom(r.Context()) },
+		Log:        log,
+	})
+}
 
 // StreamSource lets the hub of the row protocol read the table of kinds and the
 // cache, the same that answer kubectl.

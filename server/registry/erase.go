@@ -103,7 +103,7 @@ func (k kind[T, L]) prepare(ctx context.Context, obj, old runtime.Object) {
 	if k.Prepare != nil {
 		k.Prepare(as[T](obj), own[T](old))
 	}
-	if u := userFrom(ctx); k.Author != nil && old == nil && u != nil {
+	if u := UserFrom(ctx); k.Author != nil && old == nil && u != nil {
 		k.Author(as[T](obj), u)
 	}
 }
@@ -147,7 +147,8 @@ func WithUser(ctx context.Context, u user.Info) context.Context {
 	return context.WithValue(ctx, userKey{}, u)
 }
 
-func userFrom(ctx context.Context) user.Info {
+// UserFrom is the user that WithUser attached, or nil.
+func UserFrom(ctx context.Context) user.Info {
 	u, _ := ctx.Value(userKey{}).(user.Info)
 	return u
 }
