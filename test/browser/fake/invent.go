@@ -238,4 +238,3 @@ func (threeMembers) Status(_ context.Context, _ string) (*clientv3.StatusRespons
 	at := uint64(time.Now().Unix() % 1e7)
 	return &clientv3.StatusResponse{Header: &pb.ResponseHeader{Revision: int64(at)}, Version: "3.7.3", Leader: 0x8e9e05c52164694d, RaftTerm: 4, RaftIndex: at + 1203, RaftAppliedIndex: at + 1203, DbSize: 18 << 20, DbSizeInUse: 11 << 20, DbSizeQuota: 2 << 30}, nil
 }
-

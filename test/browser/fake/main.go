@@ -9,9 +9,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net/http"
+	"os"
 	"os/signal"
 	"strings"
 	"sync"
@@ -57,13 +59,14 @@ func authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 func main() {
 	address := flag.String("listen", "localhost:8099", "address to serve on, without TLS")
 	pods := flag.Int("pods", 120, "how many pods to invent")
+	dist := flag.String("dist", "", "folder of the built page; empty: the embedded one")
 	flag.Parse()
-	if err := run(*address, *pods); err != nil {
+	if err := run(*address, *dist, *pods); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(address string, pods int) error {
+func run(address, dist string, pods int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	memory := storage.NewMemory()
@@ -77,7 +80,11 @@ func run(address string, pods int) error {
 	hub := server.NewStream(kinds, store, authorizer.AuthorizerFunc(authorize), slog.Default())
 	glass := &server.Glass{Version: "v1.37.2", Etcd: threeMembers{}, Checks: checks}
 	front := &front{kinds: kinds, store: store}
-	dashboard, err := web.New(web.Config{API: front, Verify: func(_ context.Context, token string) (web.User, error) {
+	var files fs.FS
+	if dist != "" {
+		files = os.DirFS(dist)
+	}
+	dashboard, err := web.New(web.Config{API: front, Files: files, Verify: func(_ context.Context, token string) (web.User, error) {
 		who := users[token]
 		if who == nil {
 			return web.User{}, fmt.Errorf("no such user")

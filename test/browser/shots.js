@@ -1,0 +1,55 @@
+// Pictures of the views, for people to look at: node shots.js [folder] [words of names]
+import { mkdirSync } from 'node:fs'
+import { launch, visit } from './browser.js'
+
+const folder = process.argv[2] ?? 'results/shots'
+const only = process.argv.slice(3)
+mkdirSync(folder, { recursive: true })
+const browser = await launch()
+
+const firstPod = async (page) => (await page.locator('[role=gridcell].name span').first().textContent()) ?? ''
+const shots = [
+  ['signin', '/', { signedIn: false }],
+  ['overview', '/'],
+  ['overview-dark', '/', { dark: true }],
+  ['overview-narrow', '/', { width: 390, height: 844 }],
+  ['map', '/map', { height: 1000 }],
+  ['map-dark', '/map?focus=apiserver', { dark: true }],
+  ['map-zh', '/map?focus=edge:kubelet', { language: 'zh-TW', height: 1000 }],
+  ['map-narrow', '/map', { width: 390, height: 844 }],
+  ['etcd', '/map?view=etcd'],
+  ['etcd-zh', '/map?view=etcd', { language: 'zh-TW', dark: true }],
+  ['node', '/map?view=node:worker-1', { height: 1000 }],
+  ['node-zh', '/map?view=node:worker-1', { language: 'zh-TW', height: 1000 }],
+  ['pods', '/k/pods'],
+  ['pods-dark', '/k/pods?wide=1&sort=-Restarts', { dark: true }],
+  ['pods-narrow', '/k/pods', { width: 390, height: 844 }],
+  ['nodes', '/k/nodes?wide=1'],
+  ['detail', '/k/pods?ns=shop&q=cart', {}, async (page) => page.locator('[role=gridcell].name').first().click()],
+  ['detail-narrow', '/k/pods?ns=shop&q=cart', { width: 390, height: 844 }, async (page) => page.locator('[role=gridcell].name').first().click()],
+  ['yaml', '/k/deployments.apps?o=deployments.apps/shop/cart&t=yaml'],
+  ['yaml-dark', '/k/deployments.apps?o=deployments.apps/shop/cart&t=yaml', { dark: true }],
+  ['related', '/k/deployments.apps?o=deployments.apps/shop/cart&t=related'],
+  ['logs', '/k/pods?ns=shop', {}, async (page) => page.evaluate((name) => { location.search = `?ns=shop&dock=logs:shop:${name}:` }, await firstPod(page))],
+  ['shell', '/k/pods?ns=shop', { dark: true }, async (page) => page.evaluate((name) => { location.search = `?ns=shop&dock=logs:shop:${name}:,shell:shop:${name}:&d=1` }, await firstPod(page))],
+  ['palette', '/k/pods', {}, async (page) => { await page.keyboard.press(':'); await page.keyboard.type('deplo') }],
+  ['namespaces', '/k/pods', {}, async (page) => page.locator('.picker button').click()],
+  ['delete', '/k/namespaces?o=namespaces//shop', {}, async (page) => page.locator('[data-action="action.delete"]').click()],
+  ['kinds', '/kinds'],
+  ['events', '/k/events'],
+]
+for (const [name, path, options, then] of shots) {
+  if (only.length && !only.some((w) => name.startsWith(w))) continue
+  const page = await visit(browser, path, options)
+  try {
+    await page.waitForTimeout(1300)
+    await then?.(page)
+    if (then) await page.waitForTimeout(1800)
+    await page.screenshot({ path: `${folder}/${name}.png` })
+    console.log(name, page.problems.join(' | ').slice(0, 300))
+  } catch (e) {
+    console.log(name, 'FAILED', String(e).split('\n')[0], page.problems.join(' | '))
+  }
+  await page.context().close()
+}
+await browser.close()
