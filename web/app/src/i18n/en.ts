@@ -199,7 +199,7 @@ export const en = {
   'map.leader': 'Leader',
   'map.follower': 'Follower',
   'map.learner': 'Learner',
-  'map.members': '{count} member(s)',
+  'map.members': 'Members: {count}',
   'map.instances': '{count} instances, all active',
   'map.revision': 'Revision',
   'map.term': 'Term',

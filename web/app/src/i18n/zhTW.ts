@@ -201,7 +201,7 @@ export const zhTW: Record<Key, string> = {
   'map.leader': '主節點',
   'map.follower': '從節點',
   'map.learner': '學習節點',
-  'map.members': '{count} 個成員',
+  'map.members': '成員：{count}',
   'map.instances': '{count} 個實例，全部運作中',
   'map.revision': 'Revision',
   'map.term': '任期',
