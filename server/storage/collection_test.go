@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -155,10 +159,19 @@ func TestList(t *testing.T) {
 			"node in namespace":   {ListOptions{Selection: Selection{Fields: node, Namespace: "a"}}, []string{"a/p1"}},
 			"no such node":        {ListOptions{Selection: Selection{Fields: fields.OneTermEqualSelector("spec.nodeName", "none")}}, nil},
 		} {
-			for _, rv := range []string{"", "0"} {
-				page, err := c.List(t.Context(), tc.o)
-				if err != nil || !slices.Equal(names(page.Items), tc.want) {
-					t.Errorf("%s at %q: got %v %v, want %v", name, rv, names(page.Items), err, tc.want)
+			for _, o := range []ListOptions{{}, {ResourceVersion: "0"}, {ResourceVersion: "0", Limit: 1}, {Limit: 9}, {Limit: 2}, {Limit: 1}} {
+				o.Selection = tc.o.Selection
+				var got []string
+				for pages := 0; pages == 0 || o.Continue != ""; pages++ {
+					page, err := c.List(t.Context(), o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, names(page.Items)...)
+					o.ResourceVersion, o.Continue = "", page.Continue
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("%s by %+v: got %v, want %v", name, o, got, tc.want)
 				}
 			}
 			direct, err := c.listDirect(t.Context(), tc.o, 0, "")
@@ -369,6 +382,71 @@ func TestConcurrentUpdates(t *testing.T) {
 		}
 		if i, _ := c.Get(t.Context(), "a", "x", ""); i.Labels["n"] != "100" {
 			t.Errorf("100 increments gave %s", i.Labels["n"])
+		}
+	})
+}
+
+// TestCorrupt: a value that cannot be read is an error for who asks for it, and
+// no reason to withhold the others.
+func TestCorrupt(t *testing.T) {
+	m := newMemory(t)
+	wrongVersion, err := (&Resource{Kind: podResource.Kind.GroupKind().WithVersion("v2")}).encode(pod("a", "old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put(t.Context(), "/registry/pods/a/broken", []byte("k8s\x00nonsense"), 0, 0)
+	m.Put(t.Context(), "/registry/pods/a/old", wrongVersion, 0, 0)
+	s := runStore(t, m, Options{Log: slog.New(slog.DiscardHandler)}, podResource)
+	c := s.Collection(podResource.GroupResource)
+	mustCreate(t, c, pod("a", "x"))
+	for name, want := range map[string]string{"broken": "decode /registry/pods/a/broken", "old": "stored as v2 Pod, want v1 Pod"} {
+		_, err := c.Get(t.Context(), "a", name, "")
+		if apierrors.ReasonForError(err) != metav1.StatusReasonStoreReadError || !strings.Contains(err.Error(), want) {
+			t.Errorf("get of %s: %v", name, err)
+		}
+	}
+	w, err := c.Watch(t.Context(), WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _ := podResource.encode(pod("a", "broken"))
+	kv, _, _ := m.Get(t.Context(), "/registry/pods/a/broken")
+	m.Put(t.Context(), kv.Key, value, kv.Mod, 0)
+	kv, _, _ = m.Get(t.Context(), "/registry/pods/a/x")
+	m.Put(t.Context(), kv.Key, []byte("junk"), kv.Mod, 0)
+	if got, want := tell(next(t, w, 3)), []string{"ADDED a/x", "ADDED a/broken", "DELETED a/x"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestExpiry: what a lease takes away, all in one revision, is an event each.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(NewMemory(), Options{CompactInterval: -1})
+		s.Add(eventResource)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { s.Run(ctx) })
+		c := s.Collection(eventResource.GroupResource)
+		for i := range 3 {
+			mustCreate(t, c, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(i)}})
+		}
+		w, err := c.Watch(ctx, WatchOptions{SendInitial: no()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		events, err := w.Next(ctx)
+		if got, want := tell(events), []string{"DELETED a/0", "DELETED a/1", "DELETED a/2"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v %v, want %v", got, err, want)
+		}
+		if d := time.Since(start); d < time.Hour || d > time.Hour+2*time.Minute {
+			t.Errorf("gone after %v", d)
+		}
+		if n := c.Count(); n != 0 {
+			t.Errorf("%d objects left", n)
 		}
 	})
 }

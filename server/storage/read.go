@@ -91,8 +91,11 @@ func (c *Collection) list(ctx context.Context, o ListOptions) (*Page, error) {
 	case err != nil:
 		return nil, err
 	}
-	if field, value, ok := o.exact(); ok && o.Limit == 0 {
-		return c.listIndexed(o.Selection, field, value), nil
+	if field, value, ok := o.exact(); ok {
+		p := c.listIndexed(o.Selection, field, value)
+		if o.Limit == 0 || int64(len(p.Items)) <= o.Limit {
+			return p, nil
+		}
 	}
 	return c.page(c.snapshot(), o, ""), nil
 }
