@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/server/admission"
 	"orrery.dev/server/auth"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
@@ -26,6 +30,18 @@ func resourceOf(k *registry.Kind) storage.Resource {
 	}
 }
 
+// nodePortBooks holds the node ports that admission has handed out. It is not a
+// kind that is served.
+func nodePortBooks() storage.Resource {
+	return storage.Resource{
+		GroupResource: admission.RangeAllocations(),
+		Kind:          corev1.SchemeGroupVersion.WithKind("RangeAllocation"),
+		Prefix:        "ranges",
+		New:           func() runtime.Object { return &corev1.RangeAllocation{} },
+		Fields:        func(runtime.Object) fields.Set { return nil },
+	}
+}
+
 // isStored tells kinds that are kept from questions that are only answered.
 func isStored(k *registry.Kind) bool { return k.Store == nil && k.Can("get") && k.Can("create") }
 
@@ -33,6 +49,7 @@ func isStored(k *registry.Kind) bool { return k.Store == nil && k.Can("get") && 
 // collections of kinds that are gone away. known is what it left last time.
 func (s *Server) storeKinds(known map[schema.GroupResource]bool) map[schema.GroupResource]bool {
 	now := map[schema.GroupResource]bool{}
+	s.Store.Add(nodePortBooks())
 	for _, k := range s.Kinds.Kinds() {
 		if isStored(k) {
 			now[k.GroupResource()] = true
