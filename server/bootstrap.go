@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"time"
 
@@ -40,6 +41,9 @@ func (s *Server) bootstrapSteps() []Step {
 	steps := append([]Step(nil), s.Config.Bootstrap...)
 	if s.AdvertiseAddress != "" {
 		steps = append(steps, Step{Name: "bootstrap-controller", Run: s.publishAddress})
+	}
+	if len(s.AuthenticationInfo) > 0 {
+		steps = append(steps, Step{Name: "start-cluster-authentication-info-controller", Run: s.publishAuthentication})
 	}
 	return steps
 }
@@ -96,6 +100,18 @@ func (s *Server) publishAddress(ctx context.Context) error {
 	return s.ensure(ctx, discoveryv1.GroupName, "endpointslices", slice, func(have runtime.Object) {
 		have.(*discoveryv1.EndpointSlice).Endpoints = slice.Endpoints
 		have.(*discoveryv1.EndpointSlice).Ports = slice.Ports
+	})
+}
+
+// publishAuthentication keeps the ConfigMap of AuthenticationInfo.
+func (s *Server) publishAuthentication(ctx context.Context) error {
+	info := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"},
+		Data:       s.AuthenticationInfo,
+	}
+	return s.ensure(ctx, "", "configmaps", info, func(have runtime.Object) {
+		have.(*corev1.ConfigMap).Data = maps.Clone(info.Data)
 	})
 }
 

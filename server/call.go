@@ -152,7 +152,9 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 	case metav1.FieldValidationIgnore:
 	default:
 		for _, e := range strict {
-			c.warn(e.Error())
+			for _, problem := range yamlProblems(e) {
+				c.warn(problem.Error())
+			}
 		}
 	}
 	return nil

@@ -168,7 +168,7 @@ func decodeYAML(body []byte, want schema.GroupVersionKind, into runtime.Object) 
 	}
 	// Duplicate keys are lost in the conversion: look for them here.
 	if _, dupErr := yaml.YAMLToJSONStrict(body); dupErr != nil {
-		strict = append(yamlProblems(dupErr), strict...)
+		strict = append([]error{dupErr}, strict...)
 	}
 	return got, strict, nil
 }

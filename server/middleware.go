@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -78,11 +79,18 @@ func (s *Server) deadline(c *gin.Context) {
 	c.Next()
 }
 
-// isStream reports whether a path belongs to an extra handler, whose requests
-// last as long as they like.
+// isStream reports whether a path belongs to an extra handler or a profile,
+// whose requests last as long as they like.
 func (s *Server) isStream(path string) bool {
-	_, extra := s.Extra[path]
-	return extra
+	if strings.HasPrefix(path, "/debug/pprof/") {
+		return true
+	}
+	for extra := range s.Extra {
+		if path == extra || strings.HasSuffix(extra, "/") && strings.HasPrefix(path, extra) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) authenticate(c *gin.Context) {

@@ -15,6 +15,9 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/admission"
 )
 
 // TestBadRequests holds each refusal to upstream's code and words.
@@ -303,6 +306,59 @@ func TestHealthAndVersion(t *testing.T) {
 	c.server.Drain()
 	if code, _ := c.do("GET", "/readyz", "", nil); code != 500 {
 		t.Errorf("readyz while draining: %d", code)
+	}
+}
+
+// TestTooManyRequests fills the server with a request that hangs in admission.
+func TestTooManyRequests(t *testing.T) {
+	hang, entered := make(chan struct{}), make(chan struct{})
+	c := start(t, func(cfg *Config) {
+		cfg.MaxWrites = 1
+		cfg.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionAllow, "", nil
+		})
+		cfg.Admission = admission.Chain{{Name: "Hang", On: func(r *admission.Request) bool { return r.Name == "slow" }, Validate: func(context.Context, *admission.Request) error {
+			close(entered)
+			<-hang
+			return nil
+		}}}
+	})
+	const path = "/api/v1/namespaces/default/configmaps"
+	bob := map[string]string{"Authorization": "Bearer bob"}
+	done := make(chan int)
+	go func() {
+		code, _ := c.do("POST", path, `{"metadata":{"name":"slow"}}`, bob)
+		done <- code
+	}()
+	<-entered
+	reply := c.raw("POST", path, `{"metadata":{"name":"fast"}}`, bob)
+	reply.Body.Close()
+	if reply.StatusCode != 429 || reply.Header.Get("Retry-After") != "1" {
+		t.Errorf("code %d, Retry-After %q", reply.StatusCode, reply.Header.Get("Retry-After"))
+	}
+	close(hang)
+	if code := <-done; code != 201 {
+		t.Errorf("the slow one: %d", code)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	c := start(t, func(cfg *Config) {
+		cfg.Admission = admission.Chain{{Name: "Panic", Mutate: func(context.Context, *admission.Request) error { panic("oops") }}}
+	})
+	code, body := c.do("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, nil)
+	if s := status(t, body); code != 500 || s.Reason != metav1.StatusReasonInternalError {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	c := start(t, func(cfg *Config) {
+		cfg.Admission = admission.Chain{{Name: "Wait", Mutate: func(ctx context.Context, _ *admission.Request) error { <-ctx.Done(); return ctx.Err() }}}
+	})
+	code, body := c.do("POST", "/api/v1/namespaces/default/configmaps?timeout=10ms", `{"metadata":{"name":"a"}}`, nil)
+	if s := status(t, body); code != 504 || s.Reason != metav1.StatusReasonTimeout {
+		t.Errorf("%d %s", code, body)
 	}
 }
 

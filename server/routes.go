@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/http/pprof"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -62,13 +64,14 @@ func (s *Server) routes() http.Handler {
 	api.GET("/version", s.version)
 	api.GET("/version/", s.version)
 	for _, group := range []string{"/healthz", "/livez", "/readyz"} {
-		api.GET(group, s.healthGroup)
-		api.GET(group+"/*check", s.healthCheck)
+		api.Any(group, s.healthGroup)
+		api.Any(group+"/*check", s.healthCheck)
 	}
 	api.GET("/metrics", s.serveMetrics)
 	api.GET("/metrics/slis", s.serveMetrics)
 	api.GET("/.well-known/openid-configuration", s.openIDConfiguration)
 	api.GET("/openid/v1/jwks", s.openIDKeys)
+	mount(api, "/debug/pprof/", profiles())
 	for path, handler := range s.Extra {
 		mount(api, path, handler)
 	}
@@ -93,6 +96,17 @@ func mount(on gin.IRoutes, path string, handler http.Handler) {
 		return
 	}
 	on.Any(path, serve)
+}
+
+// profiles serves the profiles of this process.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	return mux
 }
 
 func (s *Server) documents(c *gin.Context) {
@@ -214,6 +228,9 @@ func (c *call) handler() func() error {
 // subHandler is the function for a view of the object (status) or a projection
 // of it (scale).
 func (c *call) subHandler() func() error {
+	if c.sub.Verbs != nil && !slices.Contains(c.sub.Verbs, c.Verb) {
+		return nil
+	}
 	projection := c.sub.Get != nil
 	switch c.Verb {
 	case "get":
@@ -291,8 +308,6 @@ func (c *call) readDeeds() map[schema.GroupResource]func() error {
 		}
 	case "list":
 		return map[schema.GroupResource]func() error{{Resource: "componentstatuses"}: c.listComponents}
-	case "update":
-		return map[schema.GroupResource]func() error{{Resource: "namespaces/finalize"}: c.update}
 	}
 	return nil
 }

@@ -60,6 +60,11 @@ type Config struct {
 	// Bootstrap makes the objects that must always exist (namespaces, roles).
 	Bootstrap []Step
 
+	// AuthenticationInfo is the content of the ConfigMap by which extension API
+	// servers learn how this one authenticates itself and its users
+	// (client-ca-file, requestheader-...). Empty: there is none.
+	AuthenticationInfo map[string]string
+
 	// AuditLog is the file that every request is recorded in; empty: none.
 	AuditLog string
 	// MaxReads and MaxWrites bound the requests in flight; 0: 400 and 200.
