@@ -10,7 +10,7 @@ import (
 // Pauses after something went wrong with etcd.
 const (
 	firstPause = 50 * time.Millisecond
-	maxPause   = 5 * time.Second
+	maxPause   = time.Second // it is one client, and everyone waits for it
 )
 
 // errAstray ends a watch on an etcd that was set back.
@@ -65,7 +65,7 @@ func (s *Store) follow(ctx context.Context, running *sync.WaitGroup) {
 //
 // restart says that the revisions known so far are void.
 func (s *Store) begin(ctx context.Context, loader func(*Collection, bool), restart bool) error {
-	rev, err := s.backend.Revision(ctx)
+	rev, err := s.askRevision(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,13 @@ func (s *Store) begin(ctx context.Context, loader func(*Collection, bool), resta
 	s.loader = func(c *Collection) { loader(c, false) }
 	s.progress.Store(rev)
 	return nil
+}
+
+// askRevision does not wait for ever for an etcd that accepts but never answers.
+func (s *Store) askRevision(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return s.backend.Revision(ctx)
 }
 
 // watch delivers changes until the watch breaks.
@@ -95,7 +102,7 @@ func (s *Store) watch(ctx context.Context) error {
 		}
 	})
 	// A resumed watch must not wait for a revision that etcd has lost.
-	if rev, err := s.backend.Revision(ctx); err != nil {
+	if rev, err := s.askRevision(ctx); err != nil {
 		return err
 	} else if rev < s.progress.Load() {
 		return errAstray
