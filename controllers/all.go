@@ -92,12 +92,20 @@ func list() []entry {
 		{name: "garbage-collector-controller", make: newGarbageCollector},
 		{name: "pod-garbage-collector-controller", make: newPodGC},
 		{name: "clusterrole-aggregation-controller", make: newClusterRoleAggregation},
+		{name: "certificatesigningrequest-approving-controller", make: newCSRApproving},
+		{name: "certificatesigningrequest-signing-controller", make: newCSRSigning, enabled: func(c Config) bool { return c.SigningCert != "" && c.SigningKey != "" }},
+		{name: "certificatesigningrequest-cleaner-controller", make: newCSRCleaner},
+		{name: "bootstrap-signer-controller", make: newBootstrapSigner},
+		{name: "token-cleaner-controller", make: newTokenCleaner},
+		{name: "disruption-controller", make: newDisruption},
+		{name: "resourcequota-controller", make: newResourceQuota},
 		{name: "persistentvolume-binder-controller", make: newVolumeBinder},
 		{name: "persistentvolumeclaim-protection-controller", make: newClaimProtection},
 		{name: "persistentvolume-protection-controller", make: newVolumeProtection},
 		{name: "ephemeral-volume-controller", make: newEphemeralVolume},
 		{name: "local-path-provisioner", make: newLocalPath},
 		{name: "service-lb-controller", make: newServiceLB},
+		{name: "horizontal-pod-autoscaler-controller", make: newHPA},
 	}
 }
 
