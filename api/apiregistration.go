@@ -26,6 +26,8 @@ func AddAPIRegistration(s *runtime.Scheme) error {
 
 // APIService says which server answers for a group and version: this one, or
 // one behind a Service.
+//
+// +k8s:openapi-gen=true
 type APIService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -34,6 +36,7 @@ type APIService struct {
 }
 
 // APIServiceList is a list of APIService.
+// +k8s:openapi-gen=true
 type APIServiceList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -42,6 +45,7 @@ type APIServiceList struct {
 
 // APIServiceSpec is what is registered. Without a Service the group and version
 // is served here.
+// +k8s:openapi-gen=true
 type APIServiceSpec struct {
 	// service is the Service of the server that serves this group and version; absent: this server does.
 	Service *ServiceReference `json:"service,omitempty"`
@@ -61,6 +65,7 @@ type APIServiceSpec struct {
 }
 
 // ServiceReference names a Service and its port.
+// +k8s:openapi-gen=true
 type ServiceReference struct {
 	// namespace is the namespace of the service.
 	Namespace string `json:"namespace,omitempty"`
@@ -71,6 +76,7 @@ type ServiceReference struct {
 }
 
 // APIServiceStatus is what the server found out about the other.
+// +k8s:openapi-gen=true
 type APIServiceStatus struct {
 	// conditions is the current state.
 	// +optional
@@ -82,6 +88,7 @@ type APIServiceStatus struct {
 }
 
 // APIServiceCondition is the state of one aspect; its only type is Available.
+// +k8s:openapi-gen=true
 type APIServiceCondition struct {
 	// type is the type of the condition.
 	Type string `json:"type"`
@@ -133,4 +140,28 @@ func (l *APIServiceList) DeepCopyObject() runtime.Object {
 		out.Items = append(out.Items, *l.Items[i].DeepCopy())
 	}
 	return &out
+}
+
+// The names under which OpenAPI documents know these types; upstream's, since
+// clients look for them.
+const apiregistrationModel = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1."
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (APIService) OpenAPIModelName() string { return apiregistrationModel + "APIService" }
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (APIServiceList) OpenAPIModelName() string { return apiregistrationModel + "APIServiceList" }
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (APIServiceSpec) OpenAPIModelName() string { return apiregistrationModel + "APIServiceSpec" }
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (ServiceReference) OpenAPIModelName() string { return apiregistrationModel + "ServiceReference" }
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (APIServiceStatus) OpenAPIModelName() string { return apiregistrationModel + "APIServiceStatus" }
+
+// OpenAPIModelName is the type's name in OpenAPI documents.
+func (APIServiceCondition) OpenAPIModelName() string {
+	return apiregistrationModel + "APIServiceCondition"
 }

@@ -84,6 +84,10 @@ type Kind struct {
 	Columns []Column
 	Row     func(obj runtime.Object) []any
 
+	// Schema is the version's openAPIV3Schema of a custom resource, as JSON, for
+	// OpenAPI. Built-in kinds have theirs in package openapi.
+	Schema []byte
+
 	// Sub holds the subresources by name: "status", "scale", "exec".
 	Sub map[string]Subresource
 }
