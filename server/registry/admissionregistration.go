@@ -35,7 +35,8 @@ func admissionregistrationKinds() []*Kind {
 		}.erase(gv),
 		kind[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList]{
 			Plural: "mutatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
-			Columns: webhookColumns(), Row: mutatingWebhooksRow,
+			Validate: api.ValidateMutatingWebhooks,
+			Columns:  webhookColumns(), Row: mutatingWebhooksRow,
 			Default: api.DefaultMutatingWebhooks,
 			Prepare: counted(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
 		}.erase(gv),
@@ -56,7 +57,8 @@ func admissionregistrationKinds() []*Kind {
 		}.erase(gv),
 		kind[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList]{
 			Plural: "validatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
-			Columns: webhookColumns(), Row: validatingWebhooksRow,
+			Validate: api.ValidateValidatingWebhooks,
+			Columns:  webhookColumns(), Row: validatingWebhooksRow,
 			Default: api.DefaultValidatingWebhooks,
 			Prepare: counted(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
 				return &c.Webhooks

@@ -14,7 +14,8 @@ func apiregistrationKinds() []*Kind {
 	}
 	return []*Kind{kind[api.APIService, api.APIServiceList]{
 		Plural: "apiservices", Cluster: true, In: []string{"api-extensions"},
-		Columns: apiServiceColumns(), Row: apiServiceRow,
+		Validate: api.ValidateAPIService,
+		Columns:  apiServiceColumns(), Row: apiServiceRow,
 		Default: api.DefaultAPIService,
 		Prefix:  "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
 		ValidName: path.ValidatePathSegmentName,

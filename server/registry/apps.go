@@ -13,8 +13,9 @@ func appsKinds() []*Kind {
 	return []*Kind{
 		deploymentKind(gv), replicaSetKind(gv), statefulSetKind(gv), daemonSetKind(gv),
 		kind[appsv1.ControllerRevision, appsv1.ControllerRevisionList]{
-			Plural:  "controllerrevisions",
-			Columns: controllerRevisionColumns(), Row: controllerRevisionRow,
+			Plural:   "controllerrevisions",
+			Validate: api.ValidateControllerRevision,
+			Columns:  controllerRevisionColumns(), Row: controllerRevisionRow,
 		}.erase(gv),
 	}
 }
@@ -27,7 +28,8 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.Deployment, appsv1.DeploymentList]{
 		Plural: "deployments", Short: []string{"deploy"}, In: []string{"all"},
-		Columns: deploymentColumns(), Row: deploymentRow,
+		Validate: api.ValidateDeployment,
+		Columns:  deploymentColumns(), Row: deploymentRow,
 		Default: api.DefaultDeployment,
 		Prepare: parts.prepare,
 		Sub: Sub{
@@ -49,7 +51,8 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.ReplicaSet, appsv1.ReplicaSetList]{
 		Plural: "replicasets", Short: []string{"rs"}, In: []string{"all"},
-		Columns: replicaColumns(), Row: replicaSetRow,
+		Validate: api.ValidateReplicaSet,
+		Columns:  replicaColumns(), Row: replicaSetRow,
 		Default: api.DefaultReplicaSet,
 		Prepare: parts.prepare,
 		Fields: func(r *appsv1.ReplicaSet) fields.Set {
@@ -74,7 +77,8 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.StatefulSet, appsv1.StatefulSetList]{
 		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
-		Columns: statefulSetColumns(), Row: statefulSetRow,
+		Validate: api.ValidateStatefulSet,
+		Columns:  statefulSetColumns(), Row: statefulSetRow,
 		Default: api.DefaultStatefulSet,
 		Prepare: parts.prepare,
 		Sub: Sub{
@@ -96,7 +100,8 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.DaemonSet, appsv1.DaemonSetList]{
 		Plural: "daemonsets", Short: []string{"ds"}, In: []string{"all"},
-		Columns: daemonSetColumns(), Row: daemonSetRow,
+		Validate: api.ValidateDaemonSet,
+		Columns:  daemonSetColumns(), Row: daemonSetRow,
 		Default: api.DefaultDaemonSet,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},

@@ -17,7 +17,8 @@ func autoscalingV2() []*Kind {
 	}
 	return []*Kind{kind[hpa, autoscalingv2.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
-		Columns: hpaColumns(), Row: hpaRow,
+		Validate: api.ValidateHorizontalPodAutoscaler,
+		Columns:  hpaColumns(), Row: hpaRow,
 		Default: api.DefaultHorizontalPodAutoscaler,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
@@ -34,7 +35,8 @@ func autoscalingV1(stored *Kind) []*Kind {
 	}
 	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
-		Columns: hpaColumns(), Row: hpaV1Row,
+		Validate: api.ValidateHorizontalPodAutoscalerV1,
+		Columns:  hpaColumns(), Row: hpaV1Row,
 		Default:    api.DefaultHorizontalPodAutoscalerV1,
 		Store:      stored,
 		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.HPAToV2(as[old](o)) },

@@ -22,7 +22,8 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
-		Columns: jobColumns(), Row: jobRow,
+		Validate: api.ValidateJob,
+		Columns:  jobColumns(), Row: jobRow,
 		Default: api.DefaultJob,
 		Prepare: func(j, old *batchv1.Job) {
 			parts.prepare(j, old)
@@ -83,7 +84,8 @@ func cronJobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.CronJob, batchv1.CronJobList]{
 		Plural: "cronjobs", Short: []string{"cj"}, In: []string{"all"},
-		Columns: cronJobColumns(), Row: cronJobRow,
+		Validate: api.ValidateCronJob,
+		Columns:  cronJobColumns(), Row: cronJobRow,
 		Default: api.DefaultCronJob,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},

@@ -36,7 +36,8 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[csr, certificatesv1.CertificateSigningRequestList]{
 		Plural: "certificatesigningrequests", Short: []string{"csr"}, Cluster: true,
-		Columns: csrColumns(), Row: csrRow,
+		Validate: api.ValidateSigningRequest,
+		Columns:  csrColumns(), Row: csrRow,
 		Prepare: func(r, old *csr) {
 			parts.prepare(r, old)
 			if old != nil {

@@ -27,7 +27,8 @@ func coreKinds(events *Kind) []*Kind {
 		configMapKind(gv), secretKind(gv), namespaceKind(gv), serviceAccountKind(gv),
 		kind[corev1.LimitRange, corev1.LimitRangeList]{
 			Plural: "limitranges", Short: []string{"limits"}, CreateOnUpdate: true,
-			Default: api.DefaultLimitRange,
+			Validate: api.ValidateLimitRange,
+			Default:  api.DefaultLimitRange,
 		}.erase(gv),
 		resourceQuotaKind(gv), podTemplateKind(gv), replicationControllerKind(gv),
 		persistentVolumeKind(gv), persistentVolumeClaimKind(gv),
@@ -37,14 +38,16 @@ func coreKinds(events *Kind) []*Kind {
 func configMapKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.ConfigMap, corev1.ConfigMapList]{
 		Plural: "configmaps", Short: []string{"cm"},
-		Columns: configMapColumns(), Row: configMapRow,
+		Validate: api.ValidateConfigMap,
+		Columns:  configMapColumns(), Row: configMapRow,
 	}.erase(gv)
 }
 
 func secretKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Secret, corev1.SecretList]{
-		Plural:  "secrets",
-		Columns: secretColumns(), Row: secretRow,
+		Plural:   "secrets",
+		Validate: api.ValidateSecret,
+		Columns:  secretColumns(), Row: secretRow,
 		Default: api.DefaultSecret,
 		Prepare: func(s, old *corev1.Secret) {
 			// A write without a type keeps the one it has.
@@ -67,7 +70,8 @@ func serviceAccountKind(gv schema.GroupVersion) *Kind {
 func namespaceKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Namespace, corev1.NamespaceList]{
 		Plural: "namespaces", Short: []string{"ns"}, Cluster: true,
-		Columns: namespaceColumns(), Row: namespaceRow,
+		Validate: api.ValidateNamespace,
+		Columns:  namespaceColumns(), Row: namespaceRow,
 		Default:   api.DefaultNamespace,
 		Verbs:     []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 		ValidName: validLabelName,
@@ -109,7 +113,8 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ResourceQuota, corev1.ResourceQuotaList]{
 		Plural: "resourcequotas", Short: []string{"quota"},
-		Columns: quotaColumns(), Row: quotaRow,
+		Validate: api.ValidateResourceQuota,
+		Columns:  quotaColumns(), Row: quotaRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)
@@ -118,7 +123,8 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 func podTemplateKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.PodTemplate, corev1.PodTemplateList]{
 		Plural: "podtemplates", CreateOnUpdate: true,
-		Columns: podTemplateColumns(), Row: podTemplateRow,
+		Validate: api.ValidatePodTemplate,
+		Columns:  podTemplateColumns(), Row: podTemplateRow,
 		Default: api.DefaultPodTemplate,
 		Prepare: func(t, old *corev1.PodTemplate) {
 			halves[corev1.PodTemplate, corev1.PodTemplateSpec, struct{}]{
@@ -136,7 +142,8 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ReplicationController, corev1.ReplicationControllerList]{
 		Plural: "replicationcontrollers", Short: []string{"rc"}, In: []string{"all"}, Prefix: "controllers",
-		Columns: replicaColumns(), Row: replicationControllerRow,
+		Validate: api.ValidateReplicationController,
+		Columns:  replicaColumns(), Row: replicationControllerRow,
 		Default:         api.DefaultReplicationController,
 		OrphanByDefault: true,
 		Prepare:         parts.prepare,
@@ -163,7 +170,8 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolume, corev1.PersistentVolumeList]{
 		Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true,
-		Columns: volumeColumns(), Row: volumeRow,
+		Validate: api.ValidatePersistentVolume,
+		Columns:  volumeColumns(), Row: volumeRow,
 		Default: api.DefaultPersistentVolume,
 		Prepare: func(v, old *corev1.PersistentVolume) {
 			parts.prepare(v, old)
@@ -189,7 +197,8 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]{
 		Plural: "persistentvolumeclaims", Short: []string{"pvc"},
-		Columns: claimColumns(), Row: claimRow,
+		Validate: api.ValidatePersistentVolumeClaim,
+		Columns:  claimColumns(), Row: claimRow,
 		Default: api.DefaultPersistentVolumeClaim,
 		Prepare: func(c, old *corev1.PersistentVolumeClaim) {
 			parts.prepare(c, old)
@@ -209,7 +218,8 @@ const eventTTL = time.Hour
 func coreEvents() *Kind {
 	return kind[corev1.Event, corev1.EventList]{
 		Plural: "events", Short: []string{"ev"}, TTL: eventTTL, CreateOnUpdate: true,
-		Columns: eventColumns(), Row: eventRow,
+		Validate: api.ValidateEvent,
+		Columns:  eventColumns(), Row: eventRow,
 		Fields: eventFields,
 	}.erase(corev1.SchemeGroupVersion)
 }

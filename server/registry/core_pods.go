@@ -23,15 +23,16 @@ func podParts() halves[corev1.Pod, corev1.PodSpec, corev1.PodStatus] {
 func podKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Pod, corev1.PodList]{
 		Plural: "pods", Short: []string{"po"}, In: []string{"all"},
-		Columns: podColumns(), Row: podRow,
+		Validate: api.ValidatePod,
+		Columns:  podColumns(), Row: podRow,
 		Default:     api.DefaultPod,
 		Prepare:     preparePod,
 		GracePeriod: podGracePeriod,
 		Fields:      podFields,
 		Sub: Sub{
 			"status":              view(readWrite, preparePodStatus, nil),
-			"resize":              view(readWrite, preparePodResize, nil),
-			"ephemeralcontainers": view(readWrite, preparePodEphemeral, nil),
+			"resize":              view(readWrite, preparePodResize, api.ValidatePodResize),
+			"ephemeralcontainers": view(readWrite, preparePodEphemeral, api.ValidatePodEphemeralContainers),
 			"binding":             handled[corev1.Binding](gv.WithKind("Binding"), "create"),
 			"eviction":            handled[policyv1.Eviction](policyv1.SchemeGroupVersion.WithKind("Eviction"), "create"),
 			"exec":                handled[corev1.PodExecOptions](gv.WithKind("PodExecOptions"), streamVerbs...),

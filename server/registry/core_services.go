@@ -16,7 +16,8 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.Service, corev1.ServiceList]{
 		Plural: "services", Short: []string{"svc"}, In: []string{"all"}, Prefix: "services/specs",
-		Columns: serviceColumns(), Row: serviceRow,
+		Validate: api.ValidateService,
+		Columns:  serviceColumns(), Row: serviceRow,
 		Default:        api.DefaultService,
 		CreateOnUpdate: true,
 		ValidName:      apivalidation.NameIsDNS1035Label,
@@ -111,7 +112,8 @@ func usesNodePorts(s *corev1.Service) bool {
 func endpointsKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Endpoints, corev1.EndpointsList]{
 		Plural: "endpoints", Singular: "endpoints", Short: []string{"ep"}, Prefix: "services/endpoints",
-		Columns: endpointsColumns(), Row: endpointsRow,
+		Validate: api.ValidateEndpoints,
+		Columns:  endpointsColumns(), Row: endpointsRow,
 		Default:        api.DefaultEndpoints,
 		CreateOnUpdate: true,
 	}.erase(gv)

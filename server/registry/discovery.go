@@ -9,8 +9,9 @@ import (
 
 func discoveryKinds() []*Kind {
 	return []*Kind{kind[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]{
-		Plural:  "endpointslices",
-		Columns: endpointSliceColumns(), Row: endpointSliceRow,
+		Plural:   "endpointslices",
+		Validate: api.ValidateEndpointSlice,
+		Columns:  endpointSliceColumns(), Row: endpointSliceRow,
 		Default: api.DefaultEndpointSlice,
 		Prepare: func(s, old *discoveryv1.EndpointSlice) {
 			if old == nil {

@@ -22,14 +22,16 @@ func flowcontrolKinds() []*Kind {
 	return []*Kind{
 		kind[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]{
 			Plural: "flowschemas", Cluster: true, NeedsRevision: true,
-			Columns: flowSchemaColumns(), Row: flowSchemaRow,
+			Validate: api.ValidateFlowSchema,
+			Columns:  flowSchemaColumns(), Row: flowSchemaRow,
 			Default: api.DefaultFlowSchema,
 			Prepare: flows.prepare,
 			Sub:     Sub{"status": flows.sub()},
 		}.erase(gv),
 		kind[level, flowcontrolv1.PriorityLevelConfigurationList]{
 			Plural: "prioritylevelconfigurations", Cluster: true, NeedsRevision: true,
-			Columns: priorityLevelColumns(), Row: priorityLevelRow,
+			Validate: api.ValidatePriorityLevel,
+			Columns:  priorityLevelColumns(), Row: priorityLevelRow,
 			Default: api.DefaultPriorityLevel,
 			Prepare: levels.prepare,
 			Sub:     Sub{"status": levels.sub()},

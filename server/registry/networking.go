@@ -14,7 +14,8 @@ func networkingKinds() []*Kind {
 		ingressKind(gv), ingressClassKind(gv), networkPolicyKind(gv),
 		kind[networkingv1.IPAddress, networkingv1.IPAddressList]{
 			Plural: "ipaddresses", Singular: "ipaddress", Short: []string{"ip"}, Cluster: true,
-			Columns: ipAddressColumns(), Row: ipAddressRow,
+			Validate: api.ValidateIPAddress,
+			Columns:  ipAddressColumns(), Row: ipAddressRow,
 			ValidName: validIPName,
 			Fields: func(ip *networkingv1.IPAddress) fields.Set {
 				var set = fields.Set{"metadata.name": ip.Name, "parentRef.group": "", "parentRef.resource": "", "parentRef.namespace": "", "parentRef.name": ""}
@@ -37,7 +38,8 @@ func ingressKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.Ingress, networkingv1.IngressList]{
 		Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}, Prefix: "ingress",
-		Columns: ingressColumns(), Row: ingressRow,
+		Validate: api.ValidateIngress,
+		Columns:  ingressColumns(), Row: ingressRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)
@@ -49,7 +51,8 @@ func ingressClassKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.IngressClass, networkingv1.IngressClassList]{
 		Plural: "ingressclasses", Cluster: true, Prepare: parts.prepare,
-		Columns: ingressClassColumns(), Row: ingressClassRow,
+		Validate: api.ValidateIngressClass,
+		Columns:  ingressClassColumns(), Row: ingressClassRow,
 		Default: api.DefaultIngressClass,
 	}.erase(gv)
 }
@@ -60,7 +63,8 @@ func networkPolicyKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]{
 		Plural: "networkpolicies", Short: []string{"netpol"}, Prepare: parts.prepare,
-		Columns: networkPolicyColumns(), Row: networkPolicyRow,
+		Validate: api.ValidateNetworkPolicy,
+		Columns:  networkPolicyColumns(), Row: networkPolicyRow,
 		Default: api.DefaultNetworkPolicy,
 	}.erase(gv)
 }
@@ -72,7 +76,8 @@ func serviceCIDRKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]{
 		Plural: "servicecidrs", Cluster: true,
-		Columns: serviceCIDRColumns(), Row: serviceCIDRRow,
+		Validate: api.ValidateServiceCIDR,
+		Columns:  serviceCIDRColumns(), Row: serviceCIDRRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)

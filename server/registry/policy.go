@@ -2,6 +2,8 @@ package registry
 
 import (
 	policyv1 "k8s.io/api/policy/v1"
+
+	"orrery.dev/api"
 )
 
 func policyKinds() []*Kind {
@@ -13,7 +15,8 @@ func policyKinds() []*Kind {
 	}
 	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
 		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
-		Columns: budgetColumns(), Row: budgetRow,
+		Validate: api.ValidatePodDisruptionBudget,
+		Columns:  budgetColumns(), Row: budgetRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(policyv1.SchemeGroupVersion)}

@@ -14,18 +14,22 @@ func rbacKinds() []*Kind {
 	return []*Kind{
 		kind[rbacv1.ClusterRole, rbacv1.ClusterRoleList]{
 			Plural: "clusterroles", Cluster: true, ValidName: name, CreateOnUpdate: true,
+			Validate: api.ValidateClusterRole,
 		}.erase(gv),
 		kind[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList]{
 			Plural: "clusterrolebindings", Cluster: true, ValidName: name, CreateOnUpdate: true,
-			Columns: bindingColumns(), Row: clusterRoleBindingRow,
+			Validate: api.ValidateClusterRoleBinding,
+			Columns:  bindingColumns(), Row: clusterRoleBindingRow,
 			Default: api.DefaultClusterRoleBinding,
 		}.erase(gv),
 		kind[rbacv1.Role, rbacv1.RoleList]{
 			Plural: "roles", ValidName: name, CreateOnUpdate: true,
+			Validate: api.ValidateRole,
 		}.erase(gv),
 		kind[rbacv1.RoleBinding, rbacv1.RoleBindingList]{
 			Plural: "rolebindings", ValidName: name, CreateOnUpdate: true,
-			Columns: bindingColumns(), Row: roleBindingRow,
+			Validate: api.ValidateRoleBinding,
+			Columns:  bindingColumns(), Row: roleBindingRow,
 			Default: api.DefaultRoleBinding,
 		}.erase(gv),
 	}

@@ -9,7 +9,8 @@ import (
 func schedulingKinds() []*Kind {
 	return []*Kind{kind[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]{
 		Plural: "priorityclasses", Short: []string{"pc"}, Cluster: true,
-		Columns: priorityClassColumns(), Row: priorityClassRow,
+		Validate: api.ValidatePriorityClass,
+		Columns:  priorityClassColumns(), Row: priorityClassRow,
 		Default: api.DefaultPriorityClass,
 		Prepare: func(c, old *schedulingv1.PriorityClass) {
 			if old == nil {

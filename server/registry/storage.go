@@ -17,7 +17,8 @@ func storageKinds() []*Kind {
 		csiDriverKind(gv),
 		kind[storagev1.CSINode, storagev1.CSINodeList]{
 			Plural: "csinodes", Cluster: true, NeedsRevision: true,
-			Columns: csiNodeColumns(), Row: csiNodeRow,
+			Validate: api.ValidateCSINode,
+			Columns:  csiNodeColumns(), Row: csiNodeRow,
 			Prepare: csiNodes.prepare,
 			Sub:     Sub{"status": csiNodes.sub()},
 		}.erase(gv),
@@ -26,7 +27,8 @@ func storageKinds() []*Kind {
 		}.erase(gv),
 		kind[storagev1.StorageClass, storagev1.StorageClassList]{
 			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
-			Columns: storageClassColumns(), Row: storageClassRow,
+			Validate: api.ValidateStorageClass,
+			Columns:  storageClassColumns(), Row: storageClassRow,
 			Default: api.DefaultStorageClass,
 		}.erase(gv),
 		volumeAttachmentKind(gv),
@@ -43,7 +45,8 @@ func csiDriverKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[storagev1.CSIDriver, storagev1.CSIDriverList]{
 		Plural: "csidrivers", Cluster: true, NeedsRevision: true, Prepare: parts.prepare,
-		Columns: csiDriverColumns(), Row: csiDriverRow,
+		Validate: api.ValidateCSIDriver,
+		Columns:  csiDriverColumns(), Row: csiDriverRow,
 		Default: api.DefaultCSIDriver,
 	}.erase(gv)
 }
@@ -55,7 +58,8 @@ func volumeAttachmentKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]{
 		Plural: "volumeattachments", Cluster: true, NeedsRevision: true,
-		Columns: volumeAttachmentColumns(), Row: volumeAttachmentRow,
+		Validate: api.ValidateVolumeAttachment,
+		Columns:  volumeAttachmentColumns(), Row: volumeAttachmentRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)

@@ -1,0 +1,217 @@
+package api
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateStorageClass names the faults of a StorageClass.
+func ValidateStorageClass(c, old *storagev1.StorageClass) field.ErrorList {
+	errs := validProvisioner(c.Provisioner, field.NewPath("provisioner"))
+	errs = append(errs, oneOfIfSet(c.ReclaimPolicy, field.NewPath("reclaimPolicy"), corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)...)
+	errs = append(errs, oneOfIfSet(c.VolumeBindingMode, field.NewPath("volumeBindingMode"), storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
+	for key := range c.Parameters {
+		if key == "" {
+			errs = append(errs, field.Invalid(field.NewPath("parameters"), key, "field can not be empty."))
+		}
+	}
+	if old == nil {
+		return errs
+	}
+	if !slices.Equal(sortedPairs(c.Parameters), sortedPairs(old.Parameters)) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	if c.Provisioner != old.Provisioner {
+		errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
+	}
+	if c.ReclaimPolicy != nil && old.ReclaimPolicy != nil && *c.ReclaimPolicy != *old.ReclaimPolicy {
+		errs = append(errs, field.Forbidden(field.NewPath("reclaimPolicy"), "updates to reclaimPolicy are forbidden."))
+	}
+	return append(errs, unchanged(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+}
+
+func sortedPairs(m map[string]string) []string {
+	var out []string
+	for k, v := range m {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func validProvisioner(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return invalid(at, strings.ToLower(name), validation.IsQualifiedName(strings.ToLower(name)))
+}
+
+// ValidateCSIDriver names the faults of a CSIDriver.
+func ValidateCSIDriver(d, old *storagev1.CSIDriver) field.ErrorList {
+	at := specPath()
+	var errs field.ErrorList
+	if d.Spec.AttachRequired == nil {
+		errs = append(errs, field.Required(at.Child("attachedRequired"), ""))
+	}
+	for i, m := range d.Spec.VolumeLifecycleModes {
+		errs = append(errs, oneOf(m, at.Child("volumeLifecycleModes").Index(i), storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)...)
+	}
+	errs = append(errs, oneOfIfSet(d.Spec.FSGroupPolicy, at.Child("fsGroupPolicy"), storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)...)
+	if old != nil {
+		errs = append(errs, unchanged(d.Spec.AttachRequired, old.Spec.AttachRequired, at.Child("attachedRequired"))...)
+		errs = append(errs, unchanged(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, at.Child("volumeLifecycleModes"))...)
+	}
+	return errs
+}
+
+// ValidateCSINode names the faults of a CSINode.
+func ValidateCSINode(n, _ *storagev1.CSINode) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, d := range n.Spec.Drivers {
+		at := specPath().Child("drivers").Index(i)
+		errs = append(errs, required(d.Name, at.Child("name"))...)
+		errs = append(errs, required(d.NodeID, at.Child("nodeID"))...)
+		if seen[d.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
+		}
+		seen[d.Name] = true
+	}
+	return errs
+}
+
+// ValidateVolumeAttachment names the faults of a VolumeAttachment.
+func ValidateVolumeAttachment(a, old *storagev1.VolumeAttachment) field.ErrorList {
+	at := specPath()
+	errs := required(a.Spec.Attacher, at.Child("attacher"))
+	errs = append(errs, required(a.Spec.NodeName, at.Child("nodeName"))...)
+	if (a.Spec.Source.InlineVolumeSpec == nil) == (a.Spec.Source.PersistentVolumeName == nil) {
+		errs = append(errs, field.Required(at.Child("source"), "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	}
+	if old != nil {
+		errs = append(errs, unchanged(a.Spec, old.Spec, at)...)
+	}
+	return errs
+}
+
+// highestUserPriority is the most that a class may give; what is above is the
+// system's own.
+const highestUserPriority = int32(1000000000)
+
+// ValidatePriorityClass names the faults of a PriorityClass.
+func ValidatePriorityClass(c, old *schedulingv1.PriorityClass) field.ErrorList {
+	var errs field.ErrorList
+	if strings.HasPrefix(c.Name, "system-") && c.Name != "system-cluster-critical" && c.Name != "system-node-critical" {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+c.Name+" is not a known system priority class"))
+	} else if !strings.HasPrefix(c.Name, "system-") && c.Value > highestUserPriority {
+		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", highestUserPriority)))
+	}
+	errs = append(errs, oneOfIfSet(c.PreemptionPolicy, field.NewPath("preemptionPolicy"), corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	if old != nil {
+		if c.Value != old.Value {
+			errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+		}
+		errs = append(errs, unchanged(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+	}
+	return errs
+}
+
+// ValidateRuntimeClass names the faults of a RuntimeClass.
+func ValidateRuntimeClass(c, old *nodev1.RuntimeClass) field.ErrorList {
+	at := field.NewPath("handler")
+	errs := requiredLabel(c.Handler, at)
+	if c.Overhead != nil {
+		errs = append(errs, validQuantities(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
+	}
+	if c.Scheduling != nil {
+		errs = append(errs, metavalidation.ValidateLabels(c.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
+		errs = append(errs, validTolerations(c.Scheduling.Tolerations, field.NewPath("scheduling", "tolerations"))...)
+	}
+	if old != nil {
+		errs = append(errs, unchanged(c.Handler, old.Handler, at)...)
+	}
+	return errs
+}
+
+// ValidateLease names the faults of a Lease.
+func ValidateLease(l, _ *coordinationv1.Lease) field.ErrorList {
+	var errs field.ErrorList
+	at := specPath()
+	if s := l.Spec.LeaseDurationSeconds; s != nil {
+		errs = append(errs, positiveNumber(int64(*s), at.Child("leaseDurationSeconds"))...)
+	}
+	errs = append(errs, nonNegativePtr(l.Spec.LeaseTransitions, at.Child("leaseTransitions"))...)
+	if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "" && l.Spec.Strategy != nil {
+		errs = append(errs, field.Required(at.Child("holderIdentity"), "must not be empty"))
+	}
+	return errs
+}
+
+// ValidateSigningRequest names the faults of a CertificateSigningRequest.
+func ValidateSigningRequest(r, _ *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	at := specPath()
+	var errs field.ErrorList
+	if block, _ := pem.Decode(r.Spec.Request); block == nil || block.Type != "CERTIFICATE REQUEST" {
+		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
+	} else if csr, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
+		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
+	} else if err := csr.CheckSignature(); err != nil {
+		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
+	}
+	if len(r.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(at.Child("usages"), "usages are required"))
+	}
+	seen := map[certificatesv1.KeyUsage]bool{}
+	for i, u := range r.Spec.Usages {
+		if seen[u] {
+			errs = append(errs, field.Duplicate(at.Child("usages").Index(i), u))
+		}
+		seen[u] = true
+	}
+	errs = append(errs, validSignerName(r.Spec.SignerName, at.Child("signerName"))...)
+	if s := r.Spec.ExpirationSeconds; s != nil && *s < 600 {
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return append(errs, validVerdict(r)...)
+}
+
+func validVerdict(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	var approved, denied bool
+	for _, c := range r.Status.Conditions {
+		approved = approved || c.Type == certificatesv1.CertificateApproved
+		denied = denied || c.Type == certificatesv1.CertificateDenied
+	}
+	if approved && denied {
+		return field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive")}
+	}
+	return nil
+}
+
+// validSignerName wants "domain/name".
+func validSignerName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok || rest == "" || strings.Contains(rest, "/") {
+		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	errs := invalid(at, domain, validation.IsDNS1123Subdomain(domain))
+	if !strings.Contains(domain, ".") {
+		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
+	}
+	return append(errs, invalid(at, rest, validation.IsDNS1123Subdomain(rest))...)
+}
