@@ -49,6 +49,9 @@ func (a *Agent) summary(ctx context.Context) (*stats.Summary, error) {
 			pod.ProcessStats = &stats.ProcessStats{ProcessCount: ptr.To(n.GetValue())}
 		}
 		for _, c := range s.GetLinux().GetContainers() {
+			if c.GetCpu().GetUsageCoreNanoSeconds() == nil {
+				continue // ended
+			}
 			cs := stats.ContainerStats{
 				Name: c.GetAttributes().GetLabels()["io.kubernetes.container.name"], StartTime: pod.StartTime,
 				CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
@@ -171,7 +174,7 @@ func hostNetwork(now metav1.Time) *stats.NetworkStats {
 		name, rest, ok := strings.Cut(l, ":")
 		words := strings.Fields(rest)
 		name = strings.TrimSpace(name)
-		if !ok || len(words) < 16 || name == "lo" || strings.HasPrefix(name, "veth") {
+		if !ok || len(words) < 16 || name == "lo" || strings.HasPrefix(name, "veth") || strings.HasPrefix(name, "ifb") {
 			continue
 		}
 		n := func(i int) *uint64 { v, _ := strconv.ParseUint(words[i], 10, 64); return &v }

@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/apimachinery/pkg/util/proxy"
+	streams "k8s.io/apiserver/pkg/util/proxy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crilogs "k8s.io/cri-client/pkg/logs"
 	"k8s.io/utils/ptr"
@@ -124,7 +126,10 @@ func on(q url.Values, name string) bool {
 	return v == "1" || v == "true"
 }
 
-// connect joins the caller's connection with the runtime's streaming server.
+// connect joins the caller's connection with the runtime's streaming server,
+// which speaks SPDY and the older forms of websocket. The form that kubectl
+// prefers is turned into SPDY here: for commands stream by stream, for port
+// forwarding as a tunnel.
 func (a *Agent) connect(w http.ResponseWriter, r *http.Request, to string) {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -133,7 +138,17 @@ func (a *Agent) connect(w http.ResponseWriter, r *http.Request, to string) {
 	}
 	h := proxy.NewUpgradeAwareHandler(u, nil, false, false, proxyErrors{})
 	h.UpgradeRequired = true
-	h.ServeHTTP(w, r)
+	switch {
+	case wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
+		q := r.URL.Query()
+		streams.NewStreamTranslatorHandler(u, nil, 0, streams.Options{
+			Stdin: on(q, "input"), Stdout: on(q, "output"), Stderr: on(q, "error") && !on(q, "tty"), Tty: on(q, "tty"),
+		}).ServeHTTP(w, r)
+	case wsstream.IsWebSocketRequestWithTunnelingProtocol(r):
+		streams.NewTunnelingHandler(h).ServeHTTP(w, r)
+	default:
+		h.ServeHTTP(w, r)
+	}
 }
 
 type proxyErrors struct{}
