@@ -1,0 +1,246 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"orrery.dev/api"
+	"orrery.dev/cluster"
+	"orrery.dev/server"
+	"orrery.dev/server/admission"
+	"orrery.dev/server/auth"
+	"orrery.dev/server/openapi"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+	"orrery.dev/server/stream"
+	"orrery.dev/web"
+)
+
+// apiParts are the pieces of a running API server.
+type apiParts struct {
+	store      *storage.Store
+	authorizer *auth.Authorizer
+	server     *server.Server
+	addresses  *admission.Addresses
+	hub        *stream.Hub
+}
+
+// run keeps the pieces going until ctx ends.
+func (p *apiParts) run(ctx context.Context) error {
+	return together(ctx, p.store.Run, p.authorizer.Run, p.addresses.Run, p.server.Run)
+}
+
+// newAPI puts an API server together over an etcd client.
+func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, error) {
+	store := storage.New(storage.NewEtcd(etcd), storage.Options{Log: log})
+	kinds := registry.NewBuiltinTable()
+	issuer, err := o.tokenIssuer(store)
+	if err != nil {
+		return nil, err
+	}
+	authn, err := o.authenticator(store, issuer)
+	if err != nil {
+		return nil, err
+	}
+	authz, err := auth.NewAuthorizer(server.AuthSource{Store: store})
+	if err != nil {
+		return nil, err
+	}
+	addresses, chain, err := o.admission(store, authz)
+	if err != nil {
+		return nil, err
+	}
+	kubeletTLS, err := o.kubeletTLS()
+	if err != nil {
+		return nil, err
+	}
+	service, err := nthAddress(o.serviceCIDR, 1)
+	if err != nil {
+		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+	}
+	hub := stream.New(stream.Config{Source: &server.StreamSource{Table: kinds, Store: store}, Authorizer: authz})
+	glass := &server.Glass{Version: orreryVersion, Etcd: etcd}
+	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub}
+	dashboard, err := o.dashboard(authn, parts)
+	if err != nil {
+		return nil, err
+	}
+	parts.server, err = server.New(server.Config{
+		Store: store, Kinds: kinds, Admission: chain,
+		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
+		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
+		Kubelet:          server.KubeletConfig{TLS: kubeletTLS},
+		Version:          versionInfo(),
+		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
+		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		AuditLog:  o.auditLog,
+		Extra:     map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
+		Public:    map[string]http.Handler{web.Prefix: dashboard},
+		Log:       log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// nodePorts is upstream's default.
+var nodePorts = admission.PortRange{First: 30000, Last: 32767}
+
+func (o *apiOptions) admission(store *storage.Store, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
+	var ranges []netip.Prefix
+	for text := range strings.SplitSeq(o.serviceCIDR, ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		}
+		ranges = append(ranges, prefix)
+	}
+	addresses, err := admission.NewAddresses(store, store, ranges, nodePorts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+	}
+	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
+	if err != nil {
+		return nil, nil, err
+	}
+	chain = slices.DeleteFunc(chain, func(p admission.Plugin) bool { return slices.Contains(o.disabledAdmission, p.Name) })
+	return addresses, chain, nil
+}
+
+// documents serves discovery and OpenAPI over HTTP.
+type documents struct{ *openapi.Documents }
+
+func (d documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Vary", "Accept")
+	h.Set("Content-Type", doc.ContentType)
+	h.Set("Cache-Control", "no-cache, private")
+	// ServeContent answers If-None-Match by the ETag.
+	h.Set("ETag", strconv.Quote(doc.ETag))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(doc.Body))
+}
+
+// ServeHTTP hands a request to the server, for those that have to be made before
+// it and call it later.
+func (p *apiParts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.server.Handler().ServeHTTP(w, r)
+}
+
+func (o *apiOptions) tokenIssuer(store *storage.Store) (*auth.Issuer, error) {
+	raw, err := os.ReadFile(o.signingKey)
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+	}
+	key, err := auth.ParsePrivateKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file %s: %w", o.signingKey, err)
+	}
+	var others []crypto.PublicKey
+	for _, file := range o.verifyKeys {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--service-account-key-file: %w", err)
+		}
+		keys, err := auth.ParsePublicKeys(raw)
+		if err != nil {
+			return nil, fmt.Errorf("--service-account-key-file %s: %w", file, err)
+		}
+		others = append(others, keys...)
+	}
+	return auth.NewIssuer(auth.IssuerConfig{URL: o.issuer, Key: key, Others: others, Reader: store})
+}
+
+func (o *apiOptions) authenticator(store *storage.Store, issuer *auth.Issuer) (*auth.Authenticator, error) {
+	config := auth.Config{
+		ProxyNames:  o.proxyNames,
+		Tokens:      []authenticator.Token{issuer, auth.BootstrapTokens{Reader: store}},
+		Audiences:   []string{o.issuer},
+		NoAnonymous: !o.anonymous,
+	}
+	pool := func(flag, file string) (func() *x509.CertPool, error) {
+		if file == "" {
+			return nil, nil
+		}
+		certificates, err := cluster.ReadPool(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		return func() *x509.CertPool { return certificates }, nil
+	}
+	var err error
+	if config.ClientCAs, err = pool("--client-ca-file", o.clientCA); err != nil {
+		return nil, err
+	}
+	if config.ProxyCAs, err = pool("--requestheader-client-ca-file", o.proxyCA); err != nil {
+		return nil, err
+	}
+	return auth.NewAuthenticator(config), nil
+}
+
+func (o *apiOptions) kubeletTLS() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.kubeletCA == ""}
+	if o.kubeletCert != "" {
+		certificate, err := cluster.NewReloadingCertificate(o.kubeletCert, o.kubeletKey)
+		if err != nil {
+			return nil, fmt.Errorf("--kubelet-client-certificate: %w", err)
+		}
+		config.GetClientCertificate = certificate.GetClientCertificate
+	}
+	if o.kubeletCA != "" {
+		pool, err := cluster.ReadPool(o.kubeletCA)
+		if err != nil {
+			return nil, fmt.Errorf("--kubelet-certificate-authority: %w", err)
+		}
+		config.RootCAs = pool
+	}
+	return config, nil
+}
+
+// dashboard makes the page's handler. It forwards to the API server that it is
+// part of.
+func (o *apiOptions) dashboard(authn *auth.Authenticator, api http.Handler) (*web.Dashboard, error) {
+	raw, err := os.ReadFile(o.signingKey)
+	if err != nil {
+		return nil, err
+	}
+	// All API servers of a cluster share the signing key, so they agree on what
+	// is derived from it.
+	key := sha256.Sum256(append([]byte("orrery dashboard sessions\x00"), raw...))
+	return web.New(web.Config{
+		API: api,
+		Key: key[:],
+		Verify: func(ctx context.Context, token string) (web.User, error) {
+			response, ok, err := authn.AuthenticateToken(ctx, token)
+			if err != nil {
+				return web.User{}, err
+			}
+			if !ok {
+				return web.User{}, fmt.Errorf("this is not a token of this cluster")
+			}
+			return web.User{Name: response.User.GetName(), Groups: response.User.GetGroups()}, nil
+		},
+	})
+}

@@ -1,0 +1,191 @@
+package cmd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"orrery.dev/cluster"
+)
+
+// apiOptions are the flags of kube-apiserver that have a meaning here, by
+// upstream's names.
+type apiOptions struct {
+	etcdServers                        []string
+	etcdCA, etcdCert, etcdKey          string
+	bind, advertise                    string
+	port                               int
+	cert, key, clientCA                string
+	kubeletCert, kubeletKey, kubeletCA string
+	proxyCA                            string
+	proxyNames                         []string
+	issuer, signingKey                 string
+	verifyKeys                         []string
+	serviceCIDR                        string
+	auditLog                           string
+	disabledAdmission                  []string
+	anonymous                          bool
+	ignored                            ignoredFlags
+}
+
+// ignoredFlags are accepted since manifests carry them, and change nothing: what
+// they ask for is always so here.
+type ignoredFlags struct {
+	allowPrivileged, bootstrapTokens bool
+	authorizationMode                string
+	userHeaders, groupHeaders, extra []string
+	proxyCert, proxyKey              string
+}
+
+func newAPIServerCommand() *cobra.Command {
+	var o apiOptions
+	c := &cobra.Command{
+		Use: "kube-apiserver", Short: "Serve the Kubernetes API: the only way to the cluster's state", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runAPIServer(c.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.etcdServers, "etcd-servers", []string{"https://127.0.0.1:2379"}, "URLs of etcd's members")
+	f.StringVar(&o.etcdCA, "etcd-cafile", "", "authority of etcd's certificates")
+	f.StringVar(&o.etcdCert, "etcd-certfile", "", "client certificate for etcd")
+	f.StringVar(&o.etcdKey, "etcd-keyfile", "", "its key")
+	f.StringVar(&o.bind, "bind-address", "0.0.0.0", "where to listen")
+	f.StringVar(&o.advertise, "advertise-address", "", "address of this server in the kubernetes Service (default: --bind-address)")
+	f.IntVar(&o.port, "secure-port", 6443, "where to listen")
+	f.StringVar(&o.cert, "tls-cert-file", "", "serving certificate")
+	f.StringVar(&o.key, "tls-private-key-file", "", "its key")
+	f.StringVar(&o.clientCA, "client-ca-file", "", "authority of client certificates")
+	f.StringVar(&o.kubeletCert, "kubelet-client-certificate", "", "client certificate for node agents")
+	f.StringVar(&o.kubeletKey, "kubelet-client-key", "", "its key")
+	f.StringVar(&o.kubeletCA, "kubelet-certificate-authority", "", "authority of node agents' certificates (default: they are not checked)")
+	f.StringVar(&o.proxyCA, "requestheader-client-ca-file", "", "authority of front proxies")
+	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "names of front proxies (default: any that the authority vouches for)")
+	f.StringVar(&o.issuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens")
+	f.StringVar(&o.signingKey, "service-account-signing-key-file", "", "key that signs service account tokens")
+	f.StringSliceVar(&o.verifyKeys, "service-account-key-file", nil, "keys that service account tokens are checked with")
+	f.StringVar(&o.serviceCIDR, "service-cluster-ip-range", "10.96.0.0/12", "addresses of Services")
+	f.StringVar(&o.auditLog, "audit-log-path", "", "record every request in this file")
+	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
+	f.BoolVar(&o.anonymous, "anonymous-auth", true, "let requests without credentials in as system:anonymous")
+	o.ignored.flags(c)
+	return c
+}
+
+func (i *ignoredFlags) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&i.allowPrivileged, "allow-privileged", true, "always true")
+	f.BoolVar(&i.bootstrapTokens, "enable-bootstrap-token-auth", true, "always true")
+	f.StringVar(&i.authorizationMode, "authorization-mode", "Node,RBAC", "always Node,RBAC")
+	f.StringSliceVar(&i.userHeaders, "requestheader-username-headers", nil, "always X-Remote-User")
+	f.StringSliceVar(&i.groupHeaders, "requestheader-group-headers", nil, "always X-Remote-Group")
+	f.StringSliceVar(&i.extra, "requestheader-extra-headers-prefix", nil, "always X-Remote-Extra-")
+	f.StringVar(&i.proxyCert, "proxy-client-cert-file", "", "client certificate for aggregated API servers")
+	f.StringVar(&i.proxyKey, "proxy-client-key-file", "", "its key")
+}
+
+func runAPIServer(ctx context.Context, o apiOptions) error {
+	log := logTo("kube-apiserver")
+	if o.advertise == "" {
+		o.advertise = o.bind
+	}
+	etcd, err := o.etcdClient(log)
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	api, err := newAPI(o, etcd, log)
+	if err != nil {
+		return err
+	}
+	return together(ctx, api.run, func(ctx context.Context) error { return o.serve(ctx, api.server.Handler()) })
+}
+
+// etcdClient connects to etcd. It does not wait for etcd to be there: the API
+// server says that it is not ready, and becomes so by itself.
+func (o *apiOptions) etcdClient(log *slog.Logger) (*clientv3.Client, error) {
+	cfg := clientv3.Config{
+		Endpoints: o.etcdServers, DialTimeout: 20 * time.Second,
+		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
+		Logger: nopZap(),
+	}
+	if o.etcdCert != "" {
+		certificate, err := cluster.NewReloadingCertificate(o.etcdCert, o.etcdKey)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-certfile: %w", err)
+		}
+		pool, err := cluster.ReadPool(o.etcdCA)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cafile: %w", err)
+		}
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, GetClientCertificate: certificate.GetClientCertificate}
+	}
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-servers %s: %w", strings.Join(o.etcdServers, ","), err)
+	}
+	log.Info("etcd", "servers", strings.Join(o.etcdServers, ","))
+	return client, nil
+}
+
+// serve answers requests until ctx ends, and then lets those in progress finish.
+func (o *apiOptions) serve(ctx context.Context, handler http.Handler) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, fmt.Sprint(o.port)))
+	if err != nil {
+		return fmt.Errorf("--secure-port: %w", err)
+	}
+	certificate, err := cluster.NewReloadingCertificate(o.cert, o.key)
+	if err != nil {
+		return fmt.Errorf("--tls-cert-file: %w", err)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 32 * time.Second, MaxHeaderBytes: 1 << 20,
+		// Watches are streams of one connection; the default of 250 is too few
+		// for a controller manager.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate,
+			// The authenticator judges certificates: a wrong one is a 401 with a
+			// body, not a broken handshake.
+			ClientAuth: tls.RequestClientCert, ClientCAs: o.acceptableCAs(),
+		},
+	}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		grace, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err = server.ServeTLS(listener, "", "")
+	if !stop() {
+		<-done
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}
+
+// acceptableCAs tells clients which of their certificates to show.
+func (o *apiOptions) acceptableCAs() *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, file := range []string{o.clientCA, o.proxyCA} {
+		if data, err := os.ReadFile(file); err == nil {
+			pool.AppendCertsFromPEM(data)
+		}
+	}
+	return pool
+}

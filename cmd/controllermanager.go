@@ -1,0 +1,51 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"orrery.dev/controllers"
+)
+
+func newControllerManagerCommand() *cobra.Command {
+	var where connection
+	var o controllers.Config
+	var rootCA, address string
+	c := &cobra.Command{
+		Use: "kube-controller-manager", Short: "Make the cluster what it is asked to be", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			logTo("kube-controller-manager")
+			var err error
+			if o.REST, err = where.config("kube-controller-manager"); err != nil {
+				return err
+			}
+			if rootCA != "" {
+				if o.RootCA, err = os.ReadFile(rootCA); err != nil {
+					return fmt.Errorf("--root-ca-file: %w", err)
+				}
+			}
+			metrics := newRegistry()
+			o.Metrics = metrics
+			return together(c.Context(),
+				func(ctx context.Context) error { return serveHealth(ctx, address, metrics) },
+				func(ctx context.Context) error { return controllers.Run(ctx, o) })
+		},
+	}
+	where.flags(c)
+	f := c.Flags()
+	f.BoolVar(&o.LeaderElect, "leader-elect", true, "take turns with other instances")
+	f.StringSliceVar(&o.Only, "controllers", []string{"*"}, `controllers to run: "*" are those on by default, "-name" leaves one out`)
+	f.BoolVar(&o.AllocateNodeCIDRs, "allocate-node-cidrs", false, "give each node a part of --cluster-cidr")
+	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "addresses of pods")
+	f.StringVar(&o.ServiceCIDR, "service-cluster-ip-range", "", "addresses of Services")
+	f.IntVar(&o.NodeCIDRMask, "node-cidr-mask-size", 24, "size of a node's part of --cluster-cidr")
+	f.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent (default 40s)")
+	f.StringVar(&o.SigningCert, "cluster-signing-cert-file", "", "authority that signs certificate requests")
+	f.StringVar(&o.SigningKey, "cluster-signing-key-file", "", "its key")
+	f.StringVar(&rootCA, "root-ca-file", "", "authority of the API server, published in every namespace")
+	f.StringVar(&address, "health-address", "127.0.0.1:10257", "where to serve health and metrics")
+	return c
+}

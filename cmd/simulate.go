@@ -1,0 +1,222 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"orrery.dev/client"
+	"orrery.dev/cluster"
+	"orrery.dev/controllers"
+	"orrery.dev/nodeagent"
+	"orrery.dev/nodeagent/simulate"
+	"orrery.dev/scheduler"
+)
+
+// simulateDir is where a simulated cluster keeps its things.
+func simulateDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "orrery", "simulated")
+}
+
+// maxSimulatedNodes is how many /24 ranges 10.128.0.0/9 has.
+const maxSimulatedNodes = 1 << 15
+
+// runSimulated runs a whole cluster in this process until ctx ends: etcd, API
+// server, scheduler, controllers, and node agents over a runtime that pretends.
+// The parts talk to each other as on a real cluster, over TLS.
+func runSimulated(ctx context.Context, out io.Writer, o upOptions) error {
+	if o.dataDir == "" {
+		o.dataDir = simulateDir()
+	}
+	if o.nodes < 1 || o.nodes > maxSimulatedNodes {
+		return fmt.Errorf("--nodes %d: between 1 and %d", o.nodes, maxSimulatedNodes)
+	}
+	host, port, err := splitAddress(o.address)
+	if err != nil {
+		return err
+	}
+	layout := cluster.Layout{Dir: o.dataDir}
+	for _, dir := range []string{layout.Etcd(), filepath.Dir(layout.Log("simulated"))} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("--data-dir: %w", err)
+		}
+	}
+	logFile, err := os.OpenFile(layout.Log("simulated"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	log := logInto(logFile, "simulated")
+
+	say := newProgress(out)
+	if err := say.step("certificates", func() error { return simulatedPKI(layout, host, port, o.serviceCIDR) }); err != nil {
+		return err
+	}
+	etcd := simulatedEtcd(layout)
+	ready := make(chan *clientv3.Client, 1)
+	etcd.Ready = func(c *clientv3.Client) { ready <- c }
+	return together(ctx,
+		func(ctx context.Context) error { return cluster.RunEtcd(ctx, etcd) },
+		func(ctx context.Context) error {
+			var store *clientv3.Client
+			if err := say.step("etcd", func() error {
+				select {
+				case store = <-ready:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}); err != nil {
+				return err
+			}
+			return serveSimulated(ctx, out, say, layout, simulatedAPI(layout, host, port, o.serviceCIDR), store, o, log)
+		},
+	)
+}
+
+// serveSimulated runs everything over etcd.
+func serveSimulated(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, flags apiOptions, etcd *clientv3.Client, o upOptions, log *slog.Logger) error {
+	api, err := newAPI(flags, etcd, log)
+	if err != nil {
+		return err
+	}
+	return together(ctx,
+		api.run,
+		func(ctx context.Context) error { return flags.serve(ctx, api.server.Handler()) },
+		func(ctx context.Context) error { return runSimulatedParts(ctx, out, say, layout, o, log) },
+	)
+}
+
+// splitAddress takes an address apart that we can listen on.
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || net.ParseIP(host) == nil {
+		return "", 0, fmt.Errorf("--address %q is not of the form IP:PORT", address)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", 0, fmt.Errorf("--address %s: %w; name another", address, err)
+	}
+	return host, port, l.Close()
+}
+
+func simulatedPKI(layout cluster.Layout, host string, port int, serviceCIDR string) error {
+	service, err := nthAddress(serviceCIDR, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := cluster.Ensure(layout.PKI(""), cluster.Spec{NodeName: "simulated", IPs: []net.IP{net.ParseIP(host)}, ServiceIP: net.ParseIP(service)}); err != nil {
+		return err
+	}
+	_, err = cluster.EnsureKubeconfigs(layout.PKI(""), cluster.Kubeconfigs(layout.Kubeconfig, "https://"+net.JoinHostPort(host, strconv.Itoa(port)))...)
+	return err
+}
+
+// simulatedEtcd is one member that listens on sockets only. It does not sync to
+// disk: a simulation may lose its last moments in a power cut.
+func simulatedEtcd(layout cluster.Layout) cluster.EtcdConfig {
+	socket := func(name string) []string { return []string{"unix://" + filepath.Join(layout.Dir, name)} }
+	return cluster.EtcdConfig{Name: "simulated", DataDir: layout.Etcd(), UnsafeNoFsync: true,
+		ListenClientURLs: socket("etcd.sock"), ListenPeerURLs: socket("etcd-peer.sock")}
+}
+
+func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR string) apiOptions {
+	pki := layout.PKI
+	return apiOptions{
+		bind: host, advertise: host, port: port, anonymous: true,
+		cert: pki("apiserver.crt"), key: pki("apiserver.key"), clientCA: pki("ca.crt"),
+		kubeletCert: pki("apiserver-kubelet-client.crt"), kubeletKey: pki("apiserver-kubelet-client.key"), kubeletCA: pki("ca.crt"),
+		proxyCA: pki("front-proxy-ca.crt"), proxyNames: []string{"front-proxy-client"},
+		issuer: "https://kubernetes.default.svc.cluster.local", signingKey: pki("sa.key"), verifyKeys: []string{pki("sa.pub")},
+		serviceCIDR: serviceCIDR,
+	}
+}
+
+// runSimulatedParts runs everything that is a client of the API.
+func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, o upOptions, log *slog.Logger) error {
+	admin, err := client.Load(layout.Kubeconfig("admin"), "simulated")
+	if err != nil {
+		return err
+	}
+	n := node{upOptions: o, layout: layout}
+	if err := say.step("API server", func() error { return n.waitAPI(ctx) }); err != nil {
+		return err
+	}
+	parts := []func(context.Context) error{
+		func(ctx context.Context) error {
+			return scheduler.Run(ctx, scheduler.Config{Clients: n.client, LeaderElect: true, Log: log})
+		},
+		func(ctx context.Context) error {
+			ca, err := os.ReadFile(layout.PKI("ca.crt"))
+			if err != nil {
+				return err
+			}
+			return controllers.Run(ctx, controllers.Config{REST: admin, LeaderElect: true, RootCA: ca,
+				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
+		},
+	}
+	agents, err := simulatedAgents(ctx, n, log)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, agents...)
+	parts = append(parts, func(ctx context.Context) error {
+		err := say.step(fmt.Sprintf("%d nodes ready", o.nodes), func() error { return n.waitAllNodes(ctx) })
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, `
+The simulated cluster is up; Ctrl-C stops it.
+
+  kubectl      export KUBECONFIG=%s
+  dashboard    https://%s/ui/    sign in with the token of: orrery dashboard --token
+  console      orrery tui
+`, layout.Kubeconfig("admin"), o.address)
+		<-ctx.Done()
+		return nil
+	})
+	return together(ctx, parts...)
+}
+
+// simulatedAgents makes a node agent per node. They share one watch of the pods
+// and one recorder of events, so that thousands fit into a process.
+func simulatedAgents(ctx context.Context, n node, log *slog.Logger) ([]func(context.Context) error, error) {
+	shared, err := nodeagent.NewSharedPods(n.client)
+	if err != nil {
+		return nil, err
+	}
+	events := client.Events(ctx, n.client, "kubelet", "")
+	run := []func(context.Context) error{shared.Run}
+	for i := range n.nodes {
+		runtime, err := simulate.New(fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256))
+		if err != nil {
+			return nil, err
+		}
+		config := nodeagent.Config{
+			NodeName: fmt.Sprintf("node-%d", i+1), NodeIP: fmt.Sprintf("172.%d.%d.%d", 16+i>>16, i>>8&255, i&255), Version: kubernetesVersion,
+			Clients: n.client, Runtime: runtime, Images: runtime.Images(), Simulated: true, Pods: shared, Events: events, Log: log,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			},
+		}
+		run = append(run, func(ctx context.Context) error { return nodeagent.Run(ctx, config) })
+	}
+	return run, nil
+}

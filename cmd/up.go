@@ -1,0 +1,386 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"orrery.dev/client"
+	"orrery.dev/cluster"
+)
+
+// upOptions are the flags of `orrery up`.
+type upOptions struct {
+	dataDir         string
+	nodeName        string
+	nodeIP          string
+	runtimeEndpoint string
+	serviceCIDR     string
+	podCIDR         string
+	timeout         time.Duration
+	simulate        bool
+	nodes           int
+	address         string
+}
+
+func newUpCommand() *cobra.Command {
+	o := upOptions{}
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster on this machine, or go on with the one that is there",
+		Long: `Start a cluster on this machine, or go on with the one that is there.
+
+The node agent and the container runtime run on the host; everything else runs
+in pods: etcd, API server, scheduler and controller manager as static pods,
+kube-proxy and DNS through the API. All state is below --data-dir.
+
+With --simulate nothing needs root: the same API server, scheduler and
+controllers run in this process over an embedded etcd, and the nodes pretend to
+run their pods. It stops with Ctrl-C.`,
+		Example: "  sudo orrery up\n  orrery up --simulate --nodes 5",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.simulate {
+				return runSimulated(c.Context(), c.OutOrStdout(), o)
+			}
+			return runUp(c.Context(), c.OutOrStdout(), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.dataDir, "data-dir", "", "where the cluster keeps everything (default "+cluster.DefaultDataDir+"; simulated: "+simulateDir()+")")
+	f.StringVar(&o.nodeName, "node-name", "", "name of this node (default: the host name)")
+	f.StringVar(&o.nodeIP, "node-ip", "", "address of this node (default: that of the default route)")
+	f.StringVar(&o.runtimeEndpoint, "container-runtime-endpoint", "", "CRI socket of another container runtime (default: containerd, which comes along)")
+	f.StringVar(&o.serviceCIDR, "service-cidr", "10.96.0.0/12", "addresses of Services")
+	f.StringVar(&o.podCIDR, "pod-cidr", "10.244.0.0/16", "addresses of pods")
+	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait until the cluster is usable")
+	f.BoolVar(&o.simulate, "simulate", false, "simulate the nodes; no root needed")
+	f.IntVar(&o.nodes, "nodes", 1, "number of simulated nodes")
+	f.StringVar(&o.address, "address", "127.0.0.1:6443", "where the simulated cluster's API server listens")
+	return c
+}
+
+// runUp brings the cluster up step by step. Each step leaves alone what is as it
+// should be, so that a second run does nothing and one after a crash mends.
+func runUp(ctx context.Context, out io.Writer, o upOptions) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	say := newProgress(out)
+	n := node{upOptions: o, layout: cluster.Layout{Dir: o.dataDir}}
+	if !n.agent().running() {
+		for _, check := range preflight(o.dataDir, o.nodeIP, o.runtimeEndpoint == "") {
+			if err := n.tolerate(check); err != nil {
+				return err
+			}
+		}
+	}
+	steps := []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"certificates", n.certificates},
+		{"container runtime", n.startRuntime},
+		{"images", n.loadImages},
+		{"control plane manifests", n.manifests},
+		{"node agent", n.startAgent},
+		{"API server", n.waitAPI},
+		{"add-ons", n.addons},
+		{"node ready", n.waitNode},
+		{"system pods ready", n.waitSystemPods},
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	for _, step := range steps {
+		if err := say.step(step.what, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	n.report(out)
+	return nil
+}
+
+// complete fills in what the flags left open.
+func (o *upOptions) complete() error {
+	if o.dataDir == "" {
+		o.dataDir = cluster.DefaultDataDir
+	}
+	var err error
+	if o.dataDir, err = filepath.Abs(o.dataDir); err != nil {
+		return err
+	}
+	if o.nodeName == "" {
+		if o.nodeName, err = os.Hostname(); err != nil {
+			return fmt.Errorf("host name: %w; give --node-name", err)
+		}
+		o.nodeName = strings.ToLower(o.nodeName)
+	}
+	if o.nodeIP == "" {
+		if o.nodeIP, err = defaultAddress(); err != nil {
+			return err
+		}
+	}
+	if net.ParseIP(o.nodeIP) == nil {
+		return fmt.Errorf("--node-ip %q is not an address", o.nodeIP)
+	}
+	for flag, cidr := range map[string]string{"--service-cidr": o.serviceCIDR, "--pod-cidr": o.podCIDR} {
+		if _, _, err := net.ParseCIDR(cidr); err != nil {
+			return fmt.Errorf("%s %q is not a range of addresses such as 10.96.0.0/12", flag, cidr)
+		}
+	}
+	return nil
+}
+
+// defaultAddress is the address that this machine uses towards others: the one
+// of its default route, or else of its first interface that is up.
+func defaultAddress() (string, error) {
+	// Connecting a UDP socket sends nothing; it only asks for the route.
+	if conn, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		defer conn.Close()
+		return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("addresses of this machine: %w; give --node-ip", err)
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback: give --node-ip")
+}
+
+// node is this machine on its way into the cluster.
+type node struct {
+	upOptions
+	layout cluster.Layout
+	image  string // of this binary, once loaded
+	client kubernetes.Interface
+}
+
+// tolerate runs a check. Ports are allowed to be taken by our own pods: after a
+// crash of the node agent they run on.
+func (n *node) tolerate(c check) error {
+	err := c.fail()
+	if err != nil && c.name == "ports" && n.runtime().running() {
+		return nil
+	}
+	return err
+}
+
+// connect waits until the API server is ready, with patience until ctx ends.
+func (n *node) waitAPI(ctx context.Context) error {
+	clients, _, err := client.New(n.layout.Kubeconfig("admin"), "up")
+	if err != nil {
+		return err
+	}
+	n.client = clients
+	return poll(ctx, "the API server is not ready", func(ctx context.Context) (string, error) {
+		body, err := clients.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err != nil {
+			return n.agentTrouble(err.Error()), nil
+		}
+		if string(body) != "ok" {
+			return string(body), nil
+		}
+		return "", nil
+	})
+}
+
+// agentTrouble prefers the news that the node agent died over the refused
+// connection that follows from it.
+func (n *node) agentTrouble(otherwise string) string {
+	if !n.agent().running() {
+		return "the node agent ended: see " + n.layout.Log("kubelet")
+	}
+	return otherwise
+}
+
+func (n *node) addons(ctx context.Context) error {
+	cfg, err := client.Load(n.layout.Kubeconfig("admin"), "up")
+	if err != nil {
+		return err
+	}
+	cfg.ContentType, cfg.AcceptContentTypes = "", ""
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	dns, err := nthAddress(n.serviceCIDR, 10)
+	if err != nil {
+		return err
+	}
+	addons := cluster.Addons{Image: n.image, APIServer: "https://" + net.JoinHostPort(n.nodeIP, "6443"),
+		PodCIDR: n.podCIDR, DNSIP: dns, Domain: "cluster.local"}
+	return poll(ctx, "the add-ons cannot be applied", func(ctx context.Context) (string, error) {
+		if err := addons.Apply(ctx, dyn); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+}
+
+// waitNode waits until the node is ready, and gives it the label of its role,
+// which a node may not give itself.
+func (n *node) waitNode(ctx context.Context) error {
+	role := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+	labelled := false
+	return poll(ctx, "node "+n.nodeName+" is not ready", func(ctx context.Context) (string, error) {
+		node, err := n.client.CoreV1().Nodes().Get(ctx, n.nodeName, metav1.GetOptions{})
+		if err != nil {
+			return n.agentTrouble(err.Error()), nil
+		}
+		if !labelled {
+			if _, err := n.client.CoreV1().Nodes().Patch(ctx, n.nodeName, types.StrategicMergePatchType, role, metav1.PatchOptions{}); err != nil {
+				return err.Error(), nil
+			}
+			labelled = true
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				if c.Status == corev1.ConditionTrue {
+					return "", nil
+				}
+				return n.agentTrouble(c.Message), nil
+			}
+		}
+		return "it has not reported yet", nil
+	})
+}
+
+// waitAllNodes waits until as many nodes are ready as were asked for.
+func (n *node) waitAllNodes(ctx context.Context) error {
+	return poll(ctx, "not all nodes are ready", func(ctx context.Context) (string, error) {
+		nodes, err := n.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err.Error(), nil
+		}
+		ready := 0
+		for i := range nodes.Items {
+			if nodeLine(&nodes.Items[i]).well {
+				ready++
+			}
+		}
+		if ready < n.nodes {
+			return fmt.Sprintf("%d of %d", ready, n.nodes), nil
+		}
+		return "", nil
+	})
+}
+
+func (n *node) waitSystemPods(ctx context.Context) error {
+	return poll(ctx, "not all system pods are ready", func(ctx context.Context) (string, error) {
+		pods, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		missing := map[string]bool{"component=etcd": true, "component=kube-apiserver": true, "component=kube-controller-manager": true,
+			"component=kube-scheduler": true, "k8s-app=kube-proxy": true, "k8s-app=kube-dns": true}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if why := whyNotReady(pod); why != "" {
+				return pod.Name + ": " + why, nil
+			}
+			for _, key := range []string{"component", "k8s-app"} {
+				delete(missing, key+"="+pod.Labels[key])
+			}
+		}
+		for label := range missing {
+			return "no pod with " + label + " yet", nil
+		}
+		return "", nil
+	})
+}
+
+// whyNotReady is the shortest true reason, or "".
+func whyNotReady(pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil && w.Reason != "" {
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return string(pod.Status.Phase) + ", not ready"
+}
+
+// report says how to go on.
+func (n *node) report(out io.Writer) {
+	fmt.Fprintf(out, `
+The cluster is up.
+
+  kubectl      export KUBECONFIG=%s
+               (or: orrery kubectl ...)
+  dashboard    https://%s/ui/    sign in with the token of: orrery dashboard --token
+  console      orrery tui
+`, n.layout.Kubeconfig("admin"), net.JoinHostPort(n.nodeIP, "6443"))
+	if node, err := n.client.CoreV1().Nodes().Get(context.Background(), n.nodeName, metav1.GetOptions{}); err == nil && len(node.Spec.Taints) > 0 {
+		fmt.Fprintf(out, `
+This node runs the control plane and is kept free of other pods. To run yours
+on it as well:
+
+  orrery kubectl taint nodes %s node-role.kubernetes.io/control-plane:NoSchedule-
+`, n.nodeName)
+	}
+}
+
+// poll asks until there is nothing in the way any more; when ctx ends first, the
+// last obstacle is the error. look returns an error only for what waiting cannot
+// mend.
+func poll(ctx context.Context, what string, look func(context.Context) (string, error)) error {
+	obstacle := "no answer"
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		now, err := look(ctx)
+		if err != nil {
+			return err
+		}
+		if now == "" {
+			tick.Stop()
+			return nil
+		}
+		if ctx.Err() == nil {
+			obstacle = now
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return fmt.Errorf("%s: %s", what, obstacle)
+		case <-tick.C:
+		}
+	}
+}
+
+// nthAddress is the n-th address of a range: the API server's Service is the
+// first of the service range, DNS the tenth.
+func nthAddress(cidr string, n byte) (string, error) {
+	ip, _, err := net.ParseCIDR(cidr)
+	if err != nil {
+		return "", err
+	}
+	first := ip.Mask(net.CIDRMask(8*len(ip)-8, 8*len(ip))).To4()
+	if first == nil {
+		return "", fmt.Errorf("%s: only IPv4 ranges are supported", cidr)
+	}
+	first[3] += n
+	return first.String(), nil
+}
