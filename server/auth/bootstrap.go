@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,66 +38,73 @@ func Bootstrap(ctx context.Context, s Store) error {
 			return err
 		}
 	}
+	// The rest depends on nothing: side by side, so that etcd can write it out
+	// in few batches.
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bootstrapWriters)
 	for _, o := range priorityClasses() {
-		if err := ensure(ctx, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, o, nil); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensure(ctx, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, o, nil)
+		})
 	}
 	for _, o := range priorityLevels() {
-		if err := ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}, o, func(have *flowcontrolv1.PriorityLevelConfiguration) {
-			if have.Annotations[autoUpdateSpec] == "true" {
-				have.Spec = o.Spec
-			}
-		}); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}, o, func(have *flowcontrolv1.PriorityLevelConfiguration) {
+				if have.Annotations[autoUpdateSpec] == "true" {
+					have.Spec = o.Spec
+				}
+			})
+		})
 	}
 	for _, o := range flowSchemas() {
-		if err := ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, o, func(have *flowcontrolv1.FlowSchema) {
-			if have.Annotations[autoUpdateSpec] == "true" {
-				have.Spec = o.Spec
-			}
-		}); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, o, func(have *flowcontrolv1.FlowSchema) {
+				if have.Annotations[autoUpdateSpec] == "true" {
+					have.Spec = o.Spec
+				}
+			})
+		})
 	}
-	return bootstrapRBAC(ctx, s, roles)
+	bootstrapRBAC(ctx, group, s, roles)
+	return group.Wait()
 }
 
-func bootstrapRBAC(ctx context.Context, s Store, roles *Roles) error {
+// bootstrapWriters bounds the writes in flight.
+const bootstrapWriters = 32
+
+func bootstrapRBAC(ctx context.Context, group *errgroup.Group, s Store, roles *Roles) {
 	for _, o := range roles.ClusterRoles {
-		if err := ensure(ctx, s, rbac("clusterroles"), o, func(have *rbacv1.ClusterRole) { reconcileClusterRole(have, o) }); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensure(ctx, s, rbac("clusterroles"), o, func(have *rbacv1.ClusterRole) { reconcileClusterRole(have, o) })
+		})
 	}
 	for _, o := range roles.Roles {
-		if err := ensure(ctx, s, rbac("roles"), o, func(have *rbacv1.Role) {
-			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
-				have.Rules = addMissing(have.Rules, o.Rules)
-			}
-		}); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensure(ctx, s, rbac("roles"), o, func(have *rbacv1.Role) {
+				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+					have.Rules = addMissing(have.Rules, o.Rules)
+				}
+			})
+		})
 	}
 	for _, o := range roles.ClusterRoleBindings {
-		if err := ensureBinding(ctx, s, rbac("clusterrolebindings"), o, func(have *rbacv1.ClusterRoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.ClusterRoleBinding) {
-			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
-				have.Subjects = addSubjects(have.Subjects, o.Subjects)
-			}
-		}); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensureBinding(ctx, s, rbac("clusterrolebindings"), o, func(have *rbacv1.ClusterRoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.ClusterRoleBinding) {
+				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+					have.Subjects = addSubjects(have.Subjects, o.Subjects)
+				}
+			})
+		})
 	}
 	for _, o := range roles.RoleBindings {
-		if err := ensureBinding(ctx, s, rbac("rolebindings"), o, func(have *rbacv1.RoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.RoleBinding) {
-			if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
-				have.Subjects = addSubjects(have.Subjects, o.Subjects)
-			}
-		}); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			return ensureBinding(ctx, s, rbac("rolebindings"), o, func(have *rbacv1.RoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.RoleBinding) {
+				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
+					have.Subjects = addSubjects(have.Subjects, o.Subjects)
+				}
+			})
+		})
 	}
-	return nil
 }
 
 // stored is a pointer type of the API.

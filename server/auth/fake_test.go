@@ -46,6 +46,8 @@ func (s *fakeStore) Get(_ context.Context, resource schema.GroupResource, namesp
 
 func (s *fakeStore) Create(_ context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
 	s.put(resource, obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.writes++
 	return obj, nil
 }
@@ -60,6 +62,8 @@ func (s *fakeStore) Update(ctx context.Context, resource schema.GroupResource, n
 		return nil, err
 	}
 	s.put(resource, obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.writes++
 	return obj, nil
 }
