@@ -65,6 +65,5 @@ func All(c Config) (Chain, error) {
 	if c.CheckGrant != nil {
 		chain = append(chain, grantCheck(c.CheckGrant))
 	}
-	// Here validating policies have theirs.
-	return append(chain, hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
+	return append(chain, newPolicies(hooks).plugin(), hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
 }

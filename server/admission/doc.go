@@ -6,7 +6,8 @@
 // Chain.Validate, then stores, and tells by Request.Finish how it ended.
 //
 // Webhooks (webhooks.go) are matched by webhook_match.go and called by
-// webhook_call.go.
+// webhook_call.go. Validating policies (policies.go) are matched in the same way;
+// their expressions are compiled in policy_programs.go.
 //
 // Plugins read the cluster through a Reader and keep nothing in memory. Two
 // keep books: service addresses (service_addresses.go over service_ips.go and

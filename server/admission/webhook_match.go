@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func (w *webhooks) invocation(ctx context.Context, r *Request, h hook) (invocati
 	if len(h.conditions) == 0 {
 		return in, true, nil
 	}
-	ok, err := w.matcher.conditions(ctx, r, in)
+	ok, err := w.matcher.conditions(ctx, r, in, nil, false)
 	if err != nil && h.failOpen {
 		return in, false, nil
 	}
@@ -186,8 +187,11 @@ func (c *condition) ReturnTypes() []*cel.Type { return []*cel.Type{cel.BoolType}
 // compiledSize bounds the cache of compiled conditions.
 const compiledSize = 1000
 
-func (m *matcher) compile(conditions []admissionregistrationv1.MatchCondition) celplugin.ConditionEvaluator {
+// compile makes a program of the conditions, which may look at params if
+// hasParams.
+func (m *matcher) compile(conditions []admissionregistrationv1.MatchCondition, hasParams bool) celplugin.ConditionEvaluator {
 	var key strings.Builder
+	fmt.Fprintln(&key, hasParams)
 	expressions := make([]celplugin.ExpressionAccessor, len(conditions))
 	for i := range conditions {
 		expressions[i] = (*condition)(&conditions[i])
@@ -204,20 +208,20 @@ func (m *matcher) compile(conditions []admissionregistrationv1.MatchCondition) c
 	if len(m.compiled) >= compiledSize {
 		clear(m.compiled)
 	}
-	done := m.compiler.CompileCondition(expressions, celplugin.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+	done := m.compiler.CompileCondition(expressions, celplugin.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: hasParams}, environment.StoredExpressions)
 	m.compiled[key.String()] = done
 	return done
 }
 
 // conditions reports whether all of a webhook's expressions are true. One that
 // is false settles it, whatever went wrong with others.
-func (m *matcher) conditions(ctx context.Context, r *Request, in invocation) (bool, error) {
+func (m *matcher) conditions(ctx context.Context, r *Request, in invocation, params runtime.Object, hasParams bool) (bool, error) {
 	attributes, err := in.attributes(r)
 	if err != nil {
 		return false, err
 	}
 	request := celplugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(in.resource), metav1.GroupVersionKind(in.kind))
-	results, _, err := m.compile(in.hook.conditions).ForInput(ctx, attributes, request, celplugin.OptionalVariableBindings{Authorizer: m.authz}, nil, celconfig.RuntimeCELCostBudgetMatchConditions)
+	results, _, err := m.compile(in.hook.conditions, hasParams).ForInput(ctx, attributes, request, celplugin.OptionalVariableBindings{VersionedParams: params, Authorizer: m.authz}, nil, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if err != nil {
 		return false, err
 	}
