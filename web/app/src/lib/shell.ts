@@ -90,7 +90,13 @@ export function openShell(host: HTMLElement, where: Where, onend: (why: string) 
     term.loadAddon(new unicode.Unicode11Addon())
     term.unicode.activeVersion = '11'
     theme()
-    term.open(host)
+    // The scrollbar's style is made with the page's own document.
+    document.createElement = withNonce(document).createElement
+    try {
+      term.open(host)
+    } finally {
+      Reflect.deleteProperty(document, 'createElement') // the prototype's again
+    }
     fit()
     term.onData((text) => send(stdin, text))
     term.onResize(size)
@@ -123,7 +129,11 @@ function reason(text: string): string {
   }
 }
 
-/** withNonce is the document, but style elements that it makes may be used. */
+/**
+ * withNonce is the document, but what it makes can be styled under the page's
+ * policy: style elements carry the nonce, and a style attribute, which the policy
+ * forbids to write as text, is set through the element's style instead.
+ */
 function withNonce(doc: Document): Document {
   return new Proxy(doc, {
     get(target, property) {
@@ -131,6 +141,10 @@ function withNonce(doc: Document): Document {
         return (tag: string, options?: ElementCreationOptions) => {
           const element = target.createElement(tag, options)
           if (tag === 'style') element.nonce = nonce()
+          element.setAttribute = function (this: HTMLElement, name: string, value: string) {
+            if (name === 'style') this.style.cssText = value
+            else Element.prototype.setAttribute.call(this, name, value)
+          }
           return element
         }
       }
