@@ -15,35 +15,72 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/gorilla/websocket"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	utilexec "k8s.io/client-go/util/exec"
+	criforward "k8s.io/cri-streaming/pkg/streaming/portforward"
+	criexec "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// fakeAgent is a node agent: it answers logs, and echoes on a websocket.
+// echoRuntime runs no command: it says which, echoes its input, and fails.
+type echoRuntime struct{}
+
+func (echoRuntime) ExecInContainer(_ context.Context, _, _, container string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool, _ <-chan criexec.TerminalSize, _ time.Duration) error {
+	fmt.Fprintf(out, "%s: %s\n", container, strings.Join(cmd, " "))
+	if in != nil {
+		io.Copy(out, in)
+	}
+	if errs != nil {
+		fmt.Fprint(errs, "no such command")
+	}
+	return utilexec.CodeExitError{Err: errors.New("it failed"), Code: 42}
+}
+
+func (echoRuntime) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	buf := make([]byte, 64)
+	n, err := stream.Read(buf)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stream, "%d says %s", port, buf[:n])
+	return err
+}
+
+// fakeAgent is a node agent over the streaming library that runtimes use.
 func fakeAgent(t *testing.T) (host string, port int32) {
 	t.Helper()
 	agent := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/containerLogs/default/one/main"):
 			fmt.Fprintf(w, "log of %s?%s\n", r.URL.Path, r.URL.RawQuery)
-		case strings.HasPrefix(r.URL.Path, "/exec/default/one/main"):
-			upgrader := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}
-			conn, err := upgrader.Upgrade(w, r, nil)
+		case strings.HasPrefix(r.URL.Path, "/exec/default/one/"):
+			o, err := criexec.NewOptions(r)
 			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			defer conn.Close()
-			conn.WriteMessage(websocket.BinaryMessage, []byte("\x01"+r.URL.RawQuery))
-			if kind, message, err := conn.ReadMessage(); err == nil {
-				conn.WriteMessage(kind, message)
+			container := strings.TrimPrefix(r.URL.Path, "/exec/default/one/")
+			criexec.ServeExec(w, r, echoRuntime{}, "one", "", container, r.URL.Query()["command"], o, time.Minute, time.Minute, criexec.SupportedStreamingProtocols)
+		case r.URL.Path == "/portForward/default/one":
+			o, err := criforward.NewV4Options(r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
 			}
+			criforward.ServePortForward(w, r, echoRuntime{}, "one", "", o, time.Minute, time.Minute, criforward.SupportedProtocols)
 		default:
 			fmt.Fprintf(w, "agent %s", r.URL.Path)
 		}
@@ -104,31 +141,98 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// TestExec runs a command by each protocol: SPDY, websocket v5, and the older
+// websocket that passes through.
 func TestExec(t *testing.T) {
 	c := start(t)
 	withNode(t, c)
-	dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}}
-	at := "ws" + strings.TrimPrefix(c.url, "http") + "/api/v1/namespaces/default/pods/one/exec?command=ls&command=-l&stdout=true&stdin=true"
-	conn, _, err := dialer.Dial(at, http.Header{"Authorization": {"Bearer admin"}})
+	target := c.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("one").SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{"ls", "-l"}, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	spdyExec, err := remotecommand.NewSPDYExecutor(c.config, "POST", target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if conn.Subprotocol() != "v5.channel.k8s.io" {
-		t.Errorf("subprotocol %q", conn.Subprotocol())
-	}
-	if _, message, err := conn.ReadMessage(); err != nil || string(message) != "\x01command=ls&command=-l&input=1&output=1" {
-		t.Errorf("%q %v", message, err)
-	}
-	if err := conn.WriteMessage(websocket.BinaryMessage, []byte("\x00hello")); err != nil {
+	socketExec, err := remotecommand.NewWebSocketExecutor(c.config, "GET", target.String())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, message, err := conn.ReadMessage(); err != nil || !bytes.Equal(message, []byte("\x00hello")) {
-		t.Errorf("%q %v", message, err)
+	oldSocketExec, err := remotecommand.NewWebSocketExecutorForProtocols(c.config, "GET", target.String(), "v4.channel.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]remotecommand.Executor{"spdy": spdyExec, "websocket v5": socketExec, "websocket v4": oldSocketExec} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			o := remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Stderr: &errs}
+			want := "main: ls -l\nhello"
+			if name == "websocket v4" { // knows no end of input
+				o.Stdin, want = nil, "main: ls -l\n"
+				target := strings.Replace(target.String(), "stdin=true", "stdin=false", 1)
+				if run, err = remotecommand.NewWebSocketExecutorForProtocols(c.config, "GET", target, "v4.channel.k8s.io"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := run.StreamWithContext(t.Context(), o)
+			var exit utilexec.CodeExitError
+			if !errors.As(err, &exit) || exit.Code != 42 {
+				t.Errorf("exit: %v", err)
+			}
+			if out.String() != want || errs.String() != "no such command" {
+				t.Errorf("stdout %q, stderr %q", out.String(), errs.String())
+			}
+		})
 	}
 	code, body := c.do("POST", "/api/v1/namespaces/default/pods/one/exec?command=ls", "", nil)
 	if s := status(t, body); code != 400 || s.Message != "Upgrade request required" {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestPortForward forwards by SPDY, and by SPDY in a websocket.
+func TestPortForward(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	target := c.client.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("one").SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel, err := portforward.NewSPDYOverWebsocketDialer(target, c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, dialer := range map[string]httpstream.Dialer{
+		"spdy": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", target), "tunnel": tunnel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop, ready := make(chan struct{}), make(chan struct{})
+			forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error)
+			go func() { done <- forwarder.ForwardPorts() }()
+			select {
+			case <-ready:
+			case err := <-done:
+				t.Fatal(err)
+			}
+			ports, err := forwarder.GetPorts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(conn, "hello")
+			if text, err := io.ReadAll(conn); err != nil || string(text) != "80 says hello" {
+				t.Errorf("%q %v", text, err)
+			}
+			conn.Close()
+			close(stop)
+			<-done
+		})
 	}
 }
 

@@ -12,12 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	streamproxy "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"orrery.dev/server/admission"
 )
 
-// exec, attach and portforward are taken to the agent of the pod's node, which
-// talks SPDY or websocket with the client through us.
+// exec, attach and portforward are taken to the agent of the pod's node. What
+// runtimes understand (SPDY, websockets up to v4.channel.k8s.io) passes through
+// untouched; of the newer protocols of clients, v5.channel.k8s.io is translated
+// to SPDY here, and SPDY in a websocket is unwrapped.
 
 func (c *call) exec() error {
 	q := c.r.URL.Query()
@@ -29,7 +33,7 @@ func (c *call) exec() error {
 	for _, word := range o.Command {
 		to.Add("command", word)
 	}
-	return c.connectContainer("exec", o, o.Container, to)
+	return c.connectContainer("exec", o, o.Container, to, streamproxy.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
 }
 
 func (c *call) attach() error {
@@ -38,7 +42,8 @@ func (c *call) attach() error {
 		Stdin: isTrue(q["stdin"]), Stdout: isTrue(q["stdout"]), Stderr: isTrue(q["stderr"]), TTY: isTrue(q["tty"]),
 		Container: q.Get("container"),
 	}
-	return c.connectContainer("attach", o, o.Container, streamQuery(o.Stdin, o.Stdout, o.Stderr, o.TTY))
+	streams := streamproxy.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY}
+	return c.connectContainer("attach", o, o.Container, streamQuery(o.Stdin, o.Stdout, o.Stderr, o.TTY), streams)
 }
 
 func (c *call) portForward() error {
@@ -64,6 +69,10 @@ func (c *call) portForward() error {
 	}
 	location.Path = fmt.Sprintf("/portForward/%s/%s", pod.Namespace, pod.Name)
 	location.RawQuery = to.Encode()
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(c.r) {
+		streamproxy.NewTunnelingHandler(c.forwarder(location, c.s.kubelet.transport, false, true)).ServeHTTP(c.w, c.r)
+		return nil
+	}
 	return c.forward(location, c.s.kubelet.transport, false, true)
 }
 
@@ -78,7 +87,7 @@ func streamQuery(stdin, stdout, stderr, tty bool) url.Values {
 	return q
 }
 
-func (c *call) connectContainer(what string, options runtime.Object, container string, q url.Values) error {
+func (c *call) connectContainer(what string, options runtime.Object, container string, q url.Values, streams streamproxy.Options) error {
 	pod, err := c.connectable(options)
 	if err != nil {
 		return err
@@ -92,6 +101,10 @@ func (c *call) connectContainer(what string, options runtime.Object, container s
 	}
 	location.Path = fmt.Sprintf("/%s/%s/%s/%s", what, pod.Namespace, pod.Name, container)
 	location.RawQuery = q.Encode()
+	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(c.r) {
+		streamproxy.NewStreamTranslatorHandler(location, c.s.kubelet.transport, 0, streams).ServeHTTP(c.w, c.r)
+		return nil
+	}
 	return c.forward(location, c.s.kubelet.transport, false, true)
 }
 

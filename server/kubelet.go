@@ -91,10 +91,12 @@ func (s *Server) nodeURL(ctx context.Context, name string) (*url.URL, error) {
 // websockets) untouched. wrap rewrites links in pages, as the proxy subresource
 // does.
 func (c *call) forward(location *url.URL, via *http.Transport, wrap, upgradeOnly bool) error {
-	handler := proxy.NewUpgradeAwareHandler(location, via, wrap, upgradeOnly, forwardErrors{c.s})
-	c.r.Header.Del("Authorization")
-	handler.ServeHTTP(c.w, c.r)
+	c.forwarder(location, via, wrap, upgradeOnly).ServeHTTP(c.w, c.r)
 	return nil
+}
+
+func (c *call) forwarder(location *url.URL, via *http.Transport, wrap, upgradeOnly bool) http.Handler {
+	return proxy.NewUpgradeAwareHandler(location, via, wrap, upgradeOnly, forwardErrors{c.s})
 }
 
 // forwardErrors writes what goes wrong on the way to a backend.

@@ -11,10 +11,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
@@ -37,7 +35,6 @@ type Config struct {
 	// Authorizer says what they may do; Rules answers "what may I do?".
 	Authorizer authorizer.UnconditionalAuthorizer
 	Rules      authorizer.RuleResolver
-	Grants     Grants
 
 	// Documents serves discovery and OpenAPI: /api, /apis, /openapi and what
 	// is directly below them.
@@ -103,12 +100,6 @@ type TokenIssuer interface {
 	// OpenID configuration that points to it.
 	KeySet() ([]byte, error)
 	Discovery() ([]byte, error)
-}
-
-// Grants refuses writes by which a user would hand out rights that it does not
-// hold (roles and bindings). old is nil on create.
-type Grants interface {
-	CheckGrant(ctx context.Context, who user.Info, obj, old runtime.Object) error
 }
 
 // Step is a part of what every cluster starts with: objects that Run makes, and

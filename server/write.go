@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -118,9 +117,6 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		if err := w.validateCreate(ctx, obj); err != nil {
 			return nil, err
 		}
-		if err := w.checkGrant(ctx, obj, nil); err != nil {
-			return nil, err
-		}
 		if err := w.s.Admission.Validate(ctx, req); err != nil {
 			return nil, err
 		}
@@ -145,14 +141,6 @@ func finished(item *storage.Item, dryRun bool) runtime.Object {
 		return nil
 	}
 	return item.Object
-}
-
-// checkGrant stops users from giving others more rights than they have.
-func (w *change) checkGrant(ctx context.Context, obj, old runtime.Object) error {
-	if w.s.Grants == nil || w.kind.Group != rbacv1.GroupName {
-		return nil
-	}
-	return w.s.Grants.CheckGrant(ctx, w.user, obj, old)
 }
 
 // emptyStored is the object that a new one is compared with.
@@ -320,9 +308,6 @@ func (w *change) prepareUpdate(ctx context.Context, req *admission.Request, obj,
 	}
 	w.keepMetadata(ctx, obj, old) // plugins may have changed what the rules derive from
 	if err := w.validateUpdate(obj, old); err != nil {
-		return nil, err
-	}
-	if err := w.checkGrant(ctx, obj, old); err != nil {
 		return nil, err
 	}
 	keepTimestamps(obj, old)
