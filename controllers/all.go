@@ -64,7 +64,10 @@ type Config struct {
 // entry is a row of the list of controllers.
 type entry struct {
 	name string
-	make func(*env) Controller
+	// account is the service account in kube-system that the controller acts
+	// as; upstream's, since the bootstrap roles are bound to those.
+	account string
+	make    func(*env) Controller
 	// enabled, if set, says whether the configuration has what it needs.
 	enabled func(Config) bool
 }
@@ -72,40 +75,40 @@ type entry struct {
 // list is every controller, in the order in which a new cluster needs them.
 func list() []entry {
 	return []entry{
-		{name: "serviceaccount-controller", make: newServiceAccount},
-		{name: "root-ca-certificate-publisher-controller", make: newRootCA, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
-		{name: "node-ipam-controller", make: newNodeIPAM, enabled: func(c Config) bool { return c.AllocateNodeCIDRs }},
-		{name: "node-lifecycle-controller", make: newNodeLifecycle},
-		{name: "taint-eviction-controller", make: newTaintEviction},
-		{name: "deployment-controller", make: newDeployment},
-		{name: "replicaset-controller", make: newReplicaSet},
-		{name: "replicationcontroller-controller", make: newReplicationController},
-		{name: "daemonset-controller", make: newDaemonSet},
-		{name: "statefulset-controller", make: newStatefulSet},
-		{name: "job-controller", make: newJob},
-		{name: "cronjob-controller", make: newCronJob},
-		{name: "ttl-after-finished-controller", make: newTTLAfterFinished},
-		{name: "endpoints-controller", make: newEndpoints},
-		{name: "endpointslice-controller", make: newEndpointSlice},
-		{name: "endpointslice-mirroring-controller", make: newEndpointSliceMirroring},
-		{name: "namespace-controller", make: newNamespace},
-		{name: "garbage-collector-controller", make: newGarbageCollector},
-		{name: "pod-garbage-collector-controller", make: newPodGC},
-		{name: "clusterrole-aggregation-controller", make: newClusterRoleAggregation},
-		{name: "certificatesigningrequest-approving-controller", make: newCSRApproving},
-		{name: "certificatesigningrequest-signing-controller", make: newCSRSigning, enabled: func(c Config) bool { return c.SigningCert != "" && c.SigningKey != "" }},
-		{name: "certificatesigningrequest-cleaner-controller", make: newCSRCleaner},
-		{name: "bootstrap-signer-controller", make: newBootstrapSigner},
-		{name: "token-cleaner-controller", make: newTokenCleaner},
-		{name: "disruption-controller", make: newDisruption},
-		{name: "resourcequota-controller", make: newResourceQuota},
-		{name: "persistentvolume-binder-controller", make: newVolumeBinder},
-		{name: "persistentvolumeclaim-protection-controller", make: newClaimProtection},
-		{name: "persistentvolume-protection-controller", make: newVolumeProtection},
-		{name: "ephemeral-volume-controller", make: newEphemeralVolume},
-		{name: "local-path-provisioner", make: newLocalPath},
-		{name: "service-lb-controller", make: newServiceLB},
-		{name: "horizontal-pod-autoscaler-controller", make: newHPA},
+		{name: "serviceaccount-controller", account: "service-account-controller", make: newServiceAccount},
+		{name: "root-ca-certificate-publisher-controller", account: "root-ca-cert-publisher", make: newRootCA, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
+		{name: "node-ipam-controller", account: "node-controller", make: newNodeIPAM, enabled: func(c Config) bool { return c.AllocateNodeCIDRs }},
+		{name: "node-lifecycle-controller", account: "node-controller", make: newNodeLifecycle},
+		{name: "taint-eviction-controller", account: "node-controller", make: newTaintEviction},
+		{name: "deployment-controller", account: "deployment-controller", make: newDeployment},
+		{name: "replicaset-controller", account: "replicaset-controller", make: newReplicaSet},
+		{name: "replicationcontroller-controller", account: "replication-controller", make: newReplicationController},
+		{name: "daemonset-controller", account: "daemon-set-controller", make: newDaemonSet},
+		{name: "statefulset-controller", account: "statefulset-controller", make: newStatefulSet},
+		{name: "job-controller", account: "job-controller", make: newJob},
+		{name: "cronjob-controller", account: "cronjob-controller", make: newCronJob},
+		{name: "ttl-after-finished-controller", account: "ttl-after-finished-controller", make: newTTLAfterFinished},
+		{name: "endpoints-controller", account: "endpoint-controller", make: newEndpoints},
+		{name: "endpointslice-controller", account: "endpointslice-controller", make: newEndpointSlice},
+		{name: "endpointslice-mirroring-controller", account: "endpointslicemirroring-controller", make: newEndpointSliceMirroring},
+		{name: "namespace-controller", account: "namespace-controller", make: newNamespace},
+		{name: "garbage-collector-controller", account: "generic-garbage-collector", make: newGarbageCollector},
+		{name: "pod-garbage-collector-controller", account: "pod-garbage-collector", make: newPodGC},
+		{name: "clusterrole-aggregation-controller", account: "clusterrole-aggregation-controller", make: newClusterRoleAggregation},
+		{name: "certificatesigningrequest-approving-controller", account: "certificate-controller", make: newCSRApproving},
+		{name: "certificatesigningrequest-signing-controller", account: "certificate-controller", make: newCSRSigning, enabled: func(c Config) bool { return c.SigningCert != "" && c.SigningKey != "" }},
+		{name: "certificatesigningrequest-cleaner-controller", account: "certificate-controller", make: newCSRCleaner},
+		{name: "bootstrap-signer-controller", account: "bootstrap-signer", make: newBootstrapSigner},
+		{name: "token-cleaner-controller", account: "token-cleaner", make: newTokenCleaner},
+		{name: "disruption-controller", account: "disruption-controller", make: newDisruption},
+		{name: "resourcequota-controller", account: "resourcequota-controller", make: newResourceQuota},
+		{name: "persistentvolume-binder-controller", account: "persistent-volume-binder", make: newVolumeBinder},
+		{name: "persistentvolumeclaim-protection-controller", account: "pvc-protection-controller", make: newClaimProtection},
+		{name: "persistentvolume-protection-controller", account: "pv-protection-controller", make: newVolumeProtection},
+		{name: "ephemeral-volume-controller", account: "ephemeral-volume-controller", make: newEphemeralVolume},
+		{name: "local-path-provisioner", account: "persistent-volume-binder", make: newLocalPath},
+		{name: "service-lb-controller", account: "service-controller", make: newServiceLB},
+		{name: "horizontal-pod-autoscaler-controller", account: "horizontal-pod-autoscaler", make: newHPA},
 	}
 }
 
@@ -202,7 +205,11 @@ func run(ctx context.Context, cfg Config) error {
 		if !cfg.wanted(row.name) || row.enabled != nil && !row.enabled(cfg) {
 			continue
 		}
-		l, err := newLoop(row.make(e), cfg.Board, metrics)
+		own, err := e.actingAs(row.account)
+		if err != nil {
+			return err
+		}
+		l, err := newLoop(row.make(own), cfg.Board, metrics)
 		if err != nil {
 			return err
 		}
