@@ -5,7 +5,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +41,12 @@ func StateOf(obj runtime.Object) State {
 		return StateOK
 	case *corev1.ComponentStatus:
 		return componentState(o)
+	case *corev1.ConfigMap, *corev1.Secret, *corev1.ServiceAccount, *corev1.Service, *corev1.Endpoints, *discoveryv1.EndpointSlice,
+		*coordinationv1.Lease, *rbacv1.Role, *rbacv1.ClusterRole, *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
+		// Just data: there are many of them, and nothing to look for.
+		return StateOK
 	case *corev1.ReplicationController:
-		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+		return replicas(o.Spec.Replicas, o.Status.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
 	}
 	return workloadState(obj)
 }
@@ -52,13 +59,13 @@ func workloadState(obj runtime.Object) State {
 			stuck = stuck || c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse ||
 				c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		}
-		return replicas(o.Spec.Replicas, o.Status.AvailableReplicas, o.Generation, o.Status.ObservedGeneration, stuck)
+		return replicas(o.Spec.Replicas, o.Status.UpdatedReplicas, o.Status.AvailableReplicas, o.Generation, o.Status.ObservedGeneration, stuck)
 	case *appsv1.ReplicaSet:
-		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+		return replicas(o.Spec.Replicas, o.Status.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
 	case *appsv1.StatefulSet:
-		return replicas(o.Spec.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
+		return replicas(o.Spec.Replicas, o.Status.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
 	case *appsv1.DaemonSet:
-		return replicas(&o.Status.DesiredNumberScheduled, o.Status.NumberAvailable, o.Generation, o.Status.ObservedGeneration, false)
+		return replicas(&o.Status.DesiredNumberScheduled, o.Status.UpdatedNumberScheduled, o.Status.NumberAvailable, o.Generation, o.Status.ObservedGeneration, false)
 	case *batchv1.Job:
 		switch JobWord(o) {
 		case "Complete":
@@ -73,9 +80,10 @@ func workloadState(obj runtime.Object) State {
 	return conditionState(obj)
 }
 
-// replicas is a workload's state: done with the last change, all there; or on
-// its way; or stuck.
-func replicas(want *int32, have int32, generation, observed int64, stuck bool) State {
+// replicas is a workload's state: on its way to a new template or count
+// (made counts what exists of the newest), short of what it should have, or
+// stuck.
+func replicas(want *int32, made, have int32, generation, observed int64, stuck bool) State {
 	n := int32(1)
 	if want != nil {
 		n = *want
@@ -83,14 +91,12 @@ func replicas(want *int32, have int32, generation, observed int64, stuck bool) S
 	switch {
 	case stuck:
 		return StateError
-	case observed < generation:
+	case observed < generation || made < n:
 		return StateProgressing
-	case have >= n:
-		return StateOK
-	case have == 0:
+	case have < n:
 		return StateWarning
 	}
-	return StateProgressing
+	return StateOK
 }
 
 // podState goes by kubectl's word, so that word and colour never disagree.
@@ -98,7 +104,7 @@ func podState(pod *corev1.Pod) State {
 	w := WordsOfPod(pod)
 	switch w.Status {
 	case "Running":
-		if w.Ready < w.Total {
+		if w.Ready < max(w.Total, len(pod.Status.ContainerStatuses)) {
 			return StateWarning
 		}
 		return StateOK

@@ -8,4 +8,6 @@
 //
 // Package server serves them: Documents.Get takes a path and an Accept header
 // and gives bytes.
+//
+//go:generate go run -C ../.. ./server/openapi/gen
 package openapi

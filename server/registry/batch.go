@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/api"
 )
@@ -22,12 +23,12 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
-		Validate: api.ValidateJob,
+		Validate: validateJob,
 		Columns:  jobColumns(), Row: jobRow,
 		Default: api.DefaultJob,
 		Prepare: func(j, old *batchv1.Job) {
 			parts.prepare(j, old)
-			if old == nil {
+			if old == nil && j.Name != "" {
 				selectOwnPods(j)
 			}
 		},
@@ -36,6 +37,14 @@ func jobKind(gv schema.GroupVersion) *Kind {
 		},
 		Sub: Sub{"status": parts.sub()},
 	}.erase(gv)
+}
+
+// validateJob completes a job whose name is generated, which is known only now.
+func validateJob(j, old *batchv1.Job) field.ErrorList {
+	if old == nil {
+		selectOwnPods(j)
+	}
+	return api.ValidateJob(j, old)
 }
 
 // selectOwnPods gives a job without a hand-made selector one that no other job

@@ -87,8 +87,18 @@ func TestRowsAreWhole(t *testing.T) {
 		if cells := k.Row(k.New()); k.Can("list") && len(cells) != len(k.Columns) {
 			t.Errorf("%s: %d cells for %d columns", name, len(cells), len(k.Columns))
 		}
+		// Nothing falls over an empty object, which a client may send.
+		obj := k.New()
 		if k.Default != nil {
-			k.Default(k.New())
+			k.Default(obj)
+		}
+		if k.Validate != nil {
+			k.Validate(obj, nil)
+			k.Validate(obj, k.New())
+			k.Validate(k.New(), nil)
+		}
+		if k.Fields != nil && len(k.Fields(obj)) == 0 {
+			t.Errorf("%s: no fields of an empty object", name)
 		}
 	}
 }
