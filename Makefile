@@ -7,7 +7,8 @@ export CGO_ENABLED := 0
 KUBERNETES := 1.37.2
 LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
-	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37 \
+	-X github.com/containerd/containerd/v2/version.Version=2.4.2
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')

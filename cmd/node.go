@@ -24,8 +24,10 @@ func (n *node) agent() process {
 	return process{file: n.layout.Volatile("kubelet.pid"), log: n.layout.Log("kubelet")}
 }
 
+// A containerd that starts beside running shims looks for their program in PATH,
+// whatever its configuration says.
 func (n *node) runtime() process {
-	return process{file: n.layout.Volatile("containerd.pid"), log: n.layout.Log("containerd")}
+	return process{file: n.layout.Volatile("containerd.pid"), log: n.layout.Log("containerd"), path: n.layout.Bin()}
 }
 
 func (p process) running() bool { return p.pid() != 0 }

@@ -18,6 +18,7 @@ import (
 type process struct {
 	file string // process file
 	log  string
+	path string // put in front of PATH; may be empty
 }
 
 // start runs the command unless it runs already. Its output is appended to the
@@ -39,6 +40,9 @@ func (p process) start(argv ...string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
+	if p.path != "" {
+		cmd.Env = append(os.Environ(), "PATH="+p.path+":"+os.Getenv("PATH"))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
