@@ -1,0 +1,11 @@
+// Package scripts holds the stories that users of the command line live through,
+// as testscript files with the real kubectl: testdata/simulated on a simulated
+// cluster, testdata/real on one with real containers (which needs root).
+//
+// Beside testscript's own, a story has the commands
+//
+//	await DURATION REGEXP COMMAND...   until the output matches; `! await`: no longer matches
+//	get ADDRESS                        the body at http://ADDRESS, with a second's patience
+//
+// and the programs orrery, kubectl (orrery's own) and etcdctl.
+package scripts
