@@ -238,6 +238,11 @@ func TestNodeAuthorizer(t *testing.T) {
 			t.Errorf("%s: %v %q %v", c.name, decision, reason, err)
 		}
 	}
+	// A kubelet may be faster than the graph.
+	go a.nodes.graph.applyPods([]Change{{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new"}, Spec: corev1.PodSpec{NodeName: "n2", ServiceAccountName: "fresh"}}}}, false)
+	if d, reason, _ := a.Authorize(t.Context(), ask(n2, "create", "serviceaccounts/token", "a", "fresh")); d != authorizer.DecisionAllow {
+		t.Errorf("token of a pod just bound: %s", reason)
+	}
 	a.nodes.graph.applyPods([]Change{{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}, Deleted: true}}, false)
 	if d, _, _ := a.Authorize(t.Context(), ask(n1, "get", "secrets", "a", "s")); d == authorizer.DecisionAllow {
 		t.Error("a secret stays readable after its pod is gone")

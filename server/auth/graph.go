@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -23,6 +25,7 @@ type graph struct {
 	secretsOf   map[thing]map[string]bool // secret to names of volumes that need it
 	attachments map[string]string         // name to node
 	slices      map[string]string         // resource slice to node
+	changed     chan struct{}             // closed and replaced at every change
 }
 
 type placed struct {
@@ -36,7 +39,7 @@ type volume struct {
 }
 
 func newGraph() *graph {
-	g := &graph{}
+	g := &graph{changed: make(chan struct{})}
 	g.resetPods()
 	g.resetVolumes()
 	g.attachments = map[string]string{}
@@ -54,7 +57,7 @@ func (g *graph) resetVolumes() {
 
 func (g *graph) applyPods(changes []Change, reset bool) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlockChanged()
 	if reset {
 		g.resetPods()
 	}
@@ -206,7 +209,7 @@ func (n *needs) addVolume(pod string, v *corev1.Volume) {
 
 func (g *graph) applyVolumes(changes []Change, reset bool) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlockChanged()
 	if reset {
 		g.resetVolumes()
 	}
@@ -300,7 +303,7 @@ func (g *graph) applySlices(changes []Change, reset bool) {
 // applyOwned keeps a map from an object's name to the node it belongs to.
 func (g *graph) applyOwned(owned *map[string]string, changes []Change, reset bool, owner func(Change) (name, node string)) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlockChanged()
 	if reset {
 		*owned = map[string]string{}
 	}
@@ -309,6 +312,37 @@ func (g *graph) applyOwned(owned *map[string]string, changes []Change, reset boo
 		delete(*owned, name)
 		if !c.Deleted && node != "" {
 			(*owned)[name] = node
+		}
+	}
+}
+
+// unlockChanged wakes who waits for the graph to catch up.
+func (g *graph) unlockChanged() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+	g.mu.Unlock()
+}
+
+// catchUp is how long the graph may lag behind a kubelet that has just seen one
+// of its pods bound.
+const catchUp = 250 * time.Millisecond
+
+// neededSoon is needed, with a moment's patience: a refusal here would cost the
+// pod a round of retries.
+func (g *graph) neededSoon(ctx context.Context, node string, t thing) bool {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	for {
+		g.mu.RLock()
+		changed := g.changed
+		g.mu.RUnlock()
+		if g.needed(node, t) {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -29,7 +29,7 @@ type nodeAuthorizer struct {
 }
 
 // Authorize has no opinion on users who are not kubelets.
-func (n *nodeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (n *nodeAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	node, ok := nodeName(a.GetUser())
 	if !ok {
 		return authorizer.DecisionNoOpinion, "", nil
@@ -37,36 +37,36 @@ func (n *nodeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (
 	if node == "" {
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("unknown node for user %q", a.GetUser().GetName()), nil
 	}
-	if reason := n.refuse(node, a); reason != "" {
+	if reason := n.refuse(ctx, node, a); reason != "" {
 		return authorizer.DecisionNoOpinion, reason, nil
 	}
 	return authorizer.DecisionAllow, "", nil
 }
 
 // refuse returns why a kubelet may not do something, or "".
-func (n *nodeAuthorizer) refuse(node string, a authorizer.Attributes) string {
+func (n *nodeAuthorizer) refuse(ctx context.Context, node string, a authorizer.Attributes) string {
 	if a.IsResourceRequest() {
 		switch a.GetAPIGroup() + "/" + a.GetResource() {
 		case "/secrets", "/configmaps":
-			return n.refuseRead(node, a, true, "get", "list", "watch")
+			return n.refuseRead(ctx, node, a, true, "get", "list", "watch")
 		case "/persistentvolumeclaims":
 			if a.GetSubresource() == "status" {
-				return n.refuseRelated(node, a, "get", "update", "patch")
+				return n.refuseRelated(ctx, node, a, "get", "update", "patch")
 			}
-			return n.refuseRead(node, a, true, "get")
+			return n.refuseRead(ctx, node, a, true, "get")
 		case "/persistentvolumes":
-			return n.refuseRead(node, a, false, "get")
+			return n.refuseRead(ctx, node, a, false, "get")
 		case "/serviceaccounts":
 			if a.GetSubresource() == "token" {
-				return n.refuseRelated(node, a, "create")
+				return n.refuseRelated(ctx, node, a, "create")
 			}
-			return n.refuseRead(node, a, true, "get")
+			return n.refuseRead(ctx, node, a, true, "get")
 		case "storage.k8s.io/volumeattachments":
-			return n.refuseRead(node, a, false, "get")
+			return n.refuseRead(ctx, node, a, false, "get")
 		case "resource.k8s.io/resourceclaims":
-			return n.refuseRead(node, a, true, "get")
+			return n.refuseRead(ctx, node, a, true, "get")
 		case "resource.k8s.io/resourceslices":
-			return n.refuseSlice(node, a)
+			return n.refuseSlice(ctx, node, a)
 		case "coordination.k8s.io/leases":
 			return refuseLease(node, a)
 		case "storage.k8s.io/csinodes":
@@ -74,7 +74,7 @@ func (n *nodeAuthorizer) refuse(node string, a authorizer.Attributes) string {
 		case "/nodes":
 			return refuseNode(node, a)
 		case "/pods":
-			return n.refusePod(node, a)
+			return n.refusePod(ctx, node, a)
 		}
 	}
 	if allows(n.rules, a) {
@@ -86,7 +86,7 @@ func (n *nodeAuthorizer) refuse(node string, a authorizer.Attributes) string {
 	return fmt.Sprintf("node %q cannot %s path %q", node, a.GetVerb(), a.GetPath())
 }
 
-func (n *nodeAuthorizer) refuseRead(node string, a authorizer.Attributes, namespaced bool, verbs ...string) string {
+func (n *nodeAuthorizer) refuseRead(ctx context.Context, node string, a authorizer.Attributes, namespaced bool, verbs ...string) string {
 	switch {
 	case !slices.Contains(verbs, a.GetVerb()):
 		if len(verbs) == 1 {
@@ -100,28 +100,28 @@ func (n *nodeAuthorizer) refuseRead(node string, a authorizer.Attributes, namesp
 	case namespaced && a.GetNamespace() == "":
 		return "can only read namespaced object of this type"
 	}
-	return n.refuseUnrelated(node, a)
+	return n.refuseUnrelated(ctx, node, a)
 }
 
-func (n *nodeAuthorizer) refuseRelated(node string, a authorizer.Attributes, verbs ...string) string {
+func (n *nodeAuthorizer) refuseRelated(ctx context.Context, node string, a authorizer.Attributes, verbs ...string) string {
 	switch {
 	case !slices.Contains(verbs, a.GetVerb()):
 		return fmt.Sprintf("can only %s resources of this type", strings.Join(verbs, "/"))
 	case a.GetName() == "":
 		return "No Object name found"
 	}
-	return n.refuseUnrelated(node, a)
+	return n.refuseUnrelated(ctx, node, a)
 }
 
-func (n *nodeAuthorizer) refuseUnrelated(node string, a authorizer.Attributes) string {
-	if n.graph.needed(node, thing{a.GetResource(), a.GetNamespace(), a.GetName()}) {
+func (n *nodeAuthorizer) refuseUnrelated(ctx context.Context, node string, a authorizer.Attributes) string {
+	if n.graph.neededSoon(ctx, node, thing{a.GetResource(), a.GetNamespace(), a.GetName()}) {
 		return ""
 	}
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 }
 
 // refuseSlice lets a kubelet manage the device inventory of its own node.
-func (n *nodeAuthorizer) refuseSlice(node string, a authorizer.Attributes) string {
+func (n *nodeAuthorizer) refuseSlice(ctx context.Context, node string, a authorizer.Attributes) string {
 	if a.GetSubresource() != "" {
 		return "cannot authorize ResourceSlice subresources"
 	}
@@ -129,7 +129,7 @@ func (n *nodeAuthorizer) refuseSlice(node string, a authorizer.Attributes) strin
 	case "create":
 		return "" // admission checks whose it is
 	case "get", "update", "patch", "delete":
-		return n.refuseUnrelated(node, a)
+		return n.refuseUnrelated(ctx, node, a)
 	case "watch", "list", "deletecollection":
 		if selects(a, "spec.nodeName", node) {
 			return ""
@@ -178,19 +178,19 @@ func refuseNode(node string, a authorizer.Attributes) string {
 	return fmt.Sprintf("node %q cannot %s resource %q in API group %q", node, a.GetVerb(), "nodes", "")
 }
 
-func (n *nodeAuthorizer) refusePod(node string, a authorizer.Attributes) string {
+func (n *nodeAuthorizer) refusePod(ctx context.Context, node string, a authorizer.Attributes) string {
 	verb := a.GetVerb()
 	switch a.GetSubresource() {
 	case "":
 		switch verb {
 		case "get":
-			return n.refuseUnrelated(node, a)
+			return n.refuseUnrelated(ctx, node, a)
 		case "list", "watch":
 			if selects(a, "spec.nodeName", node) {
 				return ""
 			}
 			if a.GetName() != "" {
-				return n.refuseUnrelated(node, a)
+				return n.refuseUnrelated(ctx, node, a)
 			}
 			return "can only list/watch pods with spec.nodeName field selector"
 		case "create", "delete":
