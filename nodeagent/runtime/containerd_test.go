@@ -177,6 +177,8 @@ func TestPodOnOurContainerd(t *testing.T) {
 		}
 	}
 
+	t.Run("import", func(t *testing.T) { testImport(t, n) })
+
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: "u1"},
 		Hostname:     "web",
