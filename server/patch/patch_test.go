@@ -1,0 +1,148 @@
+package patch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func pod() *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "1"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "one", Image: "x:1"}, {Name: "two", Image: "y:1"}}},
+	}
+}
+
+func TestApply(t *testing.T) {
+	tests := []struct {
+		name  string
+		kind  types.PatchType
+		patch string
+		// summary of the outcome: labels and images, or the error
+		want     string
+		problems int
+	}{
+		{"json replaces", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/a","value":"2"}]`, "map[a:2] [x:1 y:1]", 0},
+		{"json tests", types.JSONPatchType, `[{"op":"test","path":"/metadata/labels/a","value":"2"}]`, "422 the server rejected our request due to an error in our request", 0},
+		{"json of another kind", types.JSONPatchType, `{"op":"add"}`, "400 error decoding patch: json: cannot unmarshal object into Go value of type []patch.operation", 0},
+		{"json with an unknown field", types.JSONPatchType, `[{"op":"add","path":"/metadata/labels/b","value":"2","why":1}]`, "map[a:1 b:2] [x:1 y:1]", 1},
+		{"merge removes", types.MergePatchType, `{"metadata":{"labels":{"a":null,"b":"2"}}}`, "map[b:2] [x:1 y:1]", 0},
+		{"merge replaces lists", types.MergePatchType, `{"spec":{"containers":[{"name":"one","image":"z"}]}}`, "map[a:1] [z]", 0},
+		{"merge with a duplicate", types.MergePatchType, `{"metadata":{"labels":{"a":"2"},"labels":{"a":"3"}}}`, "map[a:3] [x:1 y:1]", 1},
+		{"merge with an unknown field", types.MergePatchType, `{"spec":{"foo":1}}`, "map[a:1] [x:1 y:1]", 1},
+		{"merge of the wrong type", types.MergePatchType, `{"spec":{"containers":7}}`, "422", 0},
+		{"strategic merges lists by key", types.StrategicMergePatchType, `{"spec":{"containers":[{"name":"two","image":"z"}]}}`, "map[a:1] [x:1 z]", 0},
+		{"strategic deletes from lists", types.StrategicMergePatchType, `{"spec":{"containers":[{"name":"one","$patch":"delete"}]}}`, "map[a:1] [y:1]", 0},
+		{"strategic with an unknown field", types.StrategicMergePatchType, `{"spec":{"foo":1}}`, "map[a:1] [x:1 y:1]", 1},
+		{"strategic that is no object", types.StrategicMergePatchType, `[]`, "400", 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, problems, err := apply(test.kind, test.patch)
+			summary := ""
+			if err != nil {
+				summary = fmt.Sprintf("%d %s", apierrors.APIStatus(err.(*apierrors.StatusError)).Status().Code, err)
+			} else {
+				var images []string
+				for _, c := range got.Spec.Containers {
+					images = append(images, c.Image)
+				}
+				summary = fmt.Sprintf("%v %v", got.Labels, images)
+			}
+			if !strings.HasPrefix(summary, test.want) || len(problems) != test.problems {
+				t.Errorf("got %s with %v, want %s with %d problems", summary, problems, test.want, test.problems)
+			}
+		})
+	}
+}
+
+func apply(kind types.PatchType, body string) (*corev1.Pod, []error, error) {
+	p, err := Parse(kind, []byte(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	// Twice, as a patch is applied again when another writer interfered.
+	if _, err := p.Apply(pod(), &corev1.Pod{}); err != nil {
+		return nil, nil, err
+	}
+	current, into := pod(), &corev1.Pod{}
+	problems, err := p.Apply(current, into)
+	if fmt.Sprint(current) != fmt.Sprint(pod()) {
+		return nil, nil, fmt.Errorf("the current object was changed")
+	}
+	return into, problems, err
+}
+
+func TestLimits(t *testing.T) {
+	op := `{"op":"add","path":"/metadata/labels/b","value":"2"}`
+	many := "[" + strings.Repeat(op+",", maxOperations) + op + "]"
+	if _, err := Parse(types.JSONPatchType, []byte(many)); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "The allowed maximum operations in a JSON patch is 10000, got 10001") {
+		t.Errorf("too many operations: %v", err)
+	}
+	double := `{"op":"copy","from":"/metadata/labels","path":"/metadata/labels/b"}`
+	p, err := Parse(types.JSONPatchType, []byte("["+strings.Repeat(double+",", 99)+double+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(pod(), &corev1.Pod{}); !apierrors.IsRequestEntityTooLargeError(err) {
+		t.Errorf("an object that doubles a hundred times: %v", err)
+	}
+}
+
+func TestStrictMessage(t *testing.T) {
+	p, err := Parse(types.StrategicMergePatchType, []byte(`{"spec":{"foo":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := &corev1.Pod{}
+	problems, err := p.Apply(pod(), into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `"" is invalid: patch: Invalid value: "map[spec:map[foo:1]]": strict decoding error: unknown field "spec.foo"`
+	if got := p.Strict(into, problems).Error(); strings.TrimSpace(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestCustomObjects(t *testing.T) {
+	current := &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "spec": map[string]any{"size": int64(1), "color": "red"}}}
+	p, err := Parse(types.MergePatchType, []byte(`{"spec":{"size":2,"color":null}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := &unstructured.Unstructured{}
+	if _, err := p.Apply(current, into); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(into.Object); got != "map[kind:Widget spec:map[size:2]]" {
+		t.Error(got)
+	}
+}
+
+func TestIntent(t *testing.T) {
+	for body, want := range map[string]string{
+		"kind: ConfigMap\ndata: {a: b}\n": "map[data:map[a:b] kind:ConfigMap] 0",
+		`{"kind":"ConfigMap"}`:            "map[kind:ConfigMap] 0",
+		"a: 1\na: 2\n":                    "map[a:2] 1",
+		"a: [":                            "error",
+		"":                                "error",
+	} {
+		got := "error"
+		if intent, problems, err := Intent([]byte(body)); err == nil {
+			got = fmt.Sprintf("%v %d", intent.Object, len(problems))
+		} else if !apierrors.IsBadRequest(err) {
+			t.Errorf("%q: %v", body, err)
+		}
+		if got != want {
+			t.Errorf("%q: got %s, want %s", body, got, want)
+		}
+	}
+}
