@@ -1,0 +1,347 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
+
+	"orrery.dev/client"
+)
+
+// pane is what fills the middle of the screen. Its methods run on tview's
+// goroutine.
+type pane interface {
+	tview.Primitive
+	crumb() string
+	// scopes are where its keys are looked up, the most specific first.
+	scopes() []string
+	// open starts what feeds the pane, close ends it; a pane that is left with
+	// another on top is closed, and opened again on the way back.
+	open()
+	close()
+	// refresh takes over what came since the last frame.
+	refresh(now time.Time)
+}
+
+// app is the console. Fields without a note belong to tview's goroutine.
+type app struct {
+	config  Config
+	cluster *cluster
+	feed    client.Feed
+	theme   *theme
+	words   words
+	tv      *tview.Application
+	under   tcell.Screen
+	now     func() time.Time
+
+	stale     chan struct{} // one slot: a frame is wanted
+	painted   chan struct{} // one slot: it was made
+	suspended atomic.Bool
+	quit      context.CancelFunc
+	ctx       context.Context //nolint:containedctx // of run: what actions start must end with it
+	work      sync.WaitGroup
+
+	mu    sync.Mutex // protects posts
+	posts []func()
+
+	kinds      kinds
+	namespaces []string
+	namespace  string // "" is all
+	facts      facts
+	bindings   []binding
+	actions    map[string]action
+	rights     *rights
+	forwards   []*forward
+
+	stack   []pane
+	ahead   []pane // left by going back
+	last    pane
+	root    *tview.Pages
+	layout  *tview.Flex
+	body    *tview.Flex
+	header  *header
+	prompt  *prompt
+	footer  *footer
+	history history
+
+	headerOff, crumbsOff, fullScreen bool
+}
+
+func newApp(cfg Config, c *cluster) *app {
+	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now,
+		stale: make(chan struct{}, 1), painted: make(chan struct{}, 1),
+		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
+	a.actions = actionsByName()
+	a.rights = newRights()
+	return a
+}
+
+// run shows the console on a screen until quit or ctx ends. All goroutines have
+// ended when it returns.
+func (a *app) run(ctx context.Context, under tcell.Screen) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.work.Wait()
+	defer cancel()
+	a.ctx, a.quit = ctx, cancel
+
+	a.under = under
+	a.tv.SetScreen(newScreen(under)) // initialises it
+	a.theme = newTheme(a.config.NoColor || under.Colors() <= 1)
+	a.build()
+	a.tv.SetInputCapture(a.capture)
+	a.tv.EnablePaste(true)
+
+	a.work.Go(func() { a.paint(ctx) })
+	a.work.Go(func() {
+		if err := a.feed.Run(ctx); err != nil {
+			a.post(func() { a.fail(err) })
+		}
+	})
+	a.work.Go(func() { a.discover(ctx) })
+	a.work.Go(func() {
+		<-ctx.Done()
+		for a.suspended.Load() { // tview must not be stopped while suspended
+			time.Sleep(20 * time.Millisecond)
+		}
+		a.tv.Stop()
+	})
+	a.start()
+	return a.tv.Run()
+}
+
+func (a *app) build() {
+	tview.Styles.PrimitiveBackgroundColor = tcell.ColorDefault
+	tview.Styles.ContrastBackgroundColor = tcell.ColorDefault
+	a.header, a.footer, a.prompt = newHeader(a), newFooter(a), newPrompt(a)
+	a.body = tview.NewFlex().SetDirection(tview.FlexRow)
+	a.layout = tview.NewFlex().SetDirection(tview.FlexRow).
+		AddItem(a.header, headerHeight, 0, false).
+		AddItem(a.prompt, 0, 0, false).
+		AddItem(a.body, 0, 1, true).
+		AddItem(a.footer, 1, 0, false)
+	a.root = tview.NewPages().AddPage("main", a.layout, true, true)
+	a.tv.SetRoot(a.root, true)
+	a.tv.SetBeforeDrawFunc(func(s tcell.Screen) bool {
+		w, h := s.Size()
+		a.arrange(w, h)
+		return false
+	})
+}
+
+// arrange gives small terminals more room for what matters.
+func (a *app) arrange(_, h int) {
+	top := headerHeight
+	switch {
+	case a.headerOff || a.fullScreen:
+		top = 0
+	case h < 30:
+		top = headerSmall
+	}
+	bottom := 1
+	if a.crumbsOff && a.footer.silent() {
+		bottom = 0
+	}
+	a.layout.ResizeItem(a.header, top, 0)
+	a.layout.ResizeItem(a.footer, bottom, 0)
+}
+
+func (a *app) start() {
+	line := a.config.Command
+	if line == "" {
+		line = "pods"
+	}
+	if !a.execute(line) {
+		a.execute("pods")
+	}
+}
+
+// top is the pane on screen.
+func (a *app) top() pane {
+	if len(a.stack) == 0 {
+		return nil
+	}
+	return a.stack[len(a.stack)-1]
+}
+
+// push shows a pane on top of the others.
+func (a *app) push(p pane) {
+	if was := a.top(); was != nil {
+		a.last = was
+		was.close()
+	}
+	a.ahead = nil
+	a.stack = append(a.stack, p)
+	a.reveal()
+}
+
+// replace shows a pane instead of all others.
+func (a *app) replace(p pane) {
+	if was := a.top(); was != nil {
+		a.last = was
+		was.close()
+	}
+	a.ahead = nil
+	a.stack = []pane{p}
+	a.reveal()
+}
+
+// back goes to the pane below, and says whether there was one.
+func (a *app) back() bool {
+	if len(a.stack) < 2 {
+		return false
+	}
+	was := a.top()
+	was.close()
+	a.last = was
+	a.stack = a.stack[:len(a.stack)-1]
+	a.ahead = append(a.ahead, was)
+	a.reveal()
+	return true
+}
+
+// reveal opens the top pane and gives it the screen.
+func (a *app) reveal() {
+	p := a.top()
+	p.open()
+	p.refresh(a.now())
+	a.body.Clear()
+	a.body.AddItem(p, 0, 1, true)
+	a.tv.SetFocus(p)
+	a.dirty()
+}
+
+// refresh brings what is on screen up to date.
+func (a *app) refresh(now time.Time) {
+	if p := a.top(); p != nil {
+		p.refresh(now)
+	}
+}
+
+// capture sees every key first.
+func (a *app) capture(e *tcell.EventKey) *tcell.EventKey {
+	if e.Key() == keyFrame {
+		a.frame()
+		return nil
+	}
+	if a.prompt.active || a.dialogOpen() {
+		if e.Key() == tcell.KeyCtrlC {
+			a.cancelInput()
+			return nil
+		}
+		return e
+	}
+	p := a.top()
+	if p == nil {
+		return e
+	}
+	name, ok := lookup(a.bindings, append(p.scopes(), "global"), keyName(e))
+	if !ok {
+		return e
+	}
+	a.do(name)
+	a.refresh(a.now())
+	return nil
+}
+
+func (a *app) cancelInput() {
+	if a.dialogOpen() {
+		a.closeDialog()
+		return
+	}
+	a.prompt.cancel()
+}
+
+// async runs work in the background; what it returns runs on tview's goroutine.
+func (a *app) async(work func(ctx context.Context) (then func())) {
+	ctx := a.ctx
+	a.work.Go(func() {
+		if then := work(ctx); then != nil && ctx.Err() == nil {
+			a.post(then)
+		}
+	})
+}
+
+// call runs an action's request in the background and says how it went.
+func (a *app) call(done string, request func(ctx context.Context) error) {
+	a.async(func(ctx context.Context) func() {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		err := request(ctx)
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.note("%s", done)
+		}
+	})
+}
+
+// note and fail say something at the bottom of the screen for a while.
+func (a *app) note(text string, args ...any) { a.footer.say(false, fmt.Sprintf(text, args...)) }
+func (a *app) fail(err error)                { a.footer.say(true, err.Error()) }
+
+// discover learns what kinds there are, the user, the version and the
+// namespaces; it asks again now and then, because they change.
+func (a *app) discover(ctx context.Context) {
+	wait := time.Second
+	for {
+		f, lists, err := a.cluster.survey(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		a.post(func() { a.learn(f, kindsFrom(lists), err) })
+		if err == nil {
+			wait = time.Minute
+		} else {
+			wait = min(2*wait, 15*time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (a *app) learn(f facts, ks kinds, err error) {
+	if len(ks) > 0 {
+		a.kinds = ks
+	}
+	if err != nil && f.version == "" {
+		return
+	}
+	a.facts = f
+	a.namespaces = f.namespaces
+	if pending := a.config.Command; pending != "" && len(a.stack) == 1 && !a.facts.seen {
+		a.retryCommand(pending)
+	}
+	a.facts.seen = true
+}
+
+// retryCommand shows what the user began with, once its kind is known.
+func (a *app) retryCommand(line string) {
+	a.config.Command = ""
+	t, ok := a.top().(*tablePane)
+	k, known := a.kinds.resolve(parseCommand(line).word)
+	if ok && known && t.kind.plural != k.plural {
+		a.execute(line)
+	}
+}
+
+// words for commands, completed with Tab.
+func (a *app) commandWords() []string {
+	words := []string{"pods", "nodes", "namespaces", "deployments", "services", "pulse", "map", "events", "help", "quit", "aliases", "forwards"}
+	words = append(words, a.kinds.complete("")...)
+	for name := range a.actions {
+		words = append(words, name)
+	}
+	slices.Sort(words[12:])
+	return words
+}

@@ -1,0 +1,335 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubectl/pkg/drain"
+)
+
+// changeActions change the cluster. Those that destroy ask first, and Cancel is
+// what Enter means.
+func changeActions() []action {
+	workload := []string{"workload"}
+	return []action{
+		{name: "edit", hint: "edit", help: "edit in your editor; the server checks before it is saved", on: []string{"table", "yaml"}, verb: "update", writes: true, run: func(a *app, c call) {
+			if t, ok := a.top().(*textPane); ok {
+				a.edit(t.of)
+				return
+			}
+			one((*app).edit)(a, c)
+		}},
+		{name: "delete", hint: "delete", help: "delete the marked objects, after asking", on: []string{"table"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, false) }},
+		{name: "kill", help: "delete pods at once, after asking", on: []string{"pods"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, true) }},
+		{name: "scale", hint: "scale", help: "change the number of replicas", on: []string{"scalable"}, verb: "patch", sub: "scale", writes: true, run: (*app).askScale},
+		{name: "restart", hint: "restart", help: "replace all pods, as kubectl rollout restart does", on: workload, verb: "patch", writes: true, run: (*app).askRestart},
+		{name: "set-image", help: "change a container's image", on: workload, verb: "patch", writes: true, run: one((*app).askImage)},
+		{name: "trigger", hint: "trigger", help: "run the CronJob now", on: []string{"cronjobs.batch"}, verb: "create", resource: "", writes: true, run: one((*app).trigger)},
+		{name: "suspend-cronjob", hint: "suspend", help: "suspend or resume the CronJob", on: []string{"cronjobs.batch"}, verb: "patch", writes: true, run: one((*app).suspendCronJob)},
+		{name: "cordon", hint: "cordon", help: "no new pods on the node", on: []string{"nodes"}, verb: "patch", writes: true, run: func(a *app, c call) { a.cordon(c, true) }},
+		{name: "uncordon", hint: "uncordon", help: "new pods on the node again", on: []string{"nodes"}, verb: "patch", writes: true, run: func(a *app, c call) { a.cordon(c, false) }},
+		{name: "drain", hint: "drain", help: "cordon the node and evict its pods", on: []string{"nodes"}, verb: "patch", writes: true, run: one((*app).askDrain)},
+		{name: "shell", hint: "shell", help: "a shell in the container", on: []string{"pods", "containers"}, verb: "create", sub: "exec", resource: "pods", writes: true, run: one((*app).shell)},
+		{name: "attach", help: "attach to the container's terminal", on: []string{"pods", "containers"}, verb: "create", sub: "attach", resource: "pods", writes: true, run: one((*app).attach)},
+		{name: "port-forward", hint: "port-forward", help: "forward a local port", on: []string{"pods", "services"}, verb: "create", sub: "portforward", resource: "pods", writes: true, run: one((*app).askForward)},
+		{name: "stop-forwards", help: "end all port-forwards", run: func(a *app, _ call) {
+			for _, f := range a.forwards {
+				f.stop()
+			}
+			a.forwards = nil
+		}},
+	}
+}
+
+// typedKind says which kinds the name must be typed to delete one: they take
+// much down with them.
+func typedKind(k kind) bool {
+	switch k.scope() {
+	case "namespaces", "nodes", "persistentvolumes", "customresourcedefinitions.apiextensions.k8s.io":
+		return true
+	}
+	return false
+}
+
+func (a *app) askDelete(c call, now bool) {
+	if len(c.on) == 0 {
+		return
+	}
+	k := c.on[0].kind
+	q := question{title: fmt.Sprintf("%s %d %s", a.words.say("Delete"), len(c.on), k.plural), text: append(names(c.on), ""), yes: "Delete"}
+	if len(c.on) == 1 {
+		q.title = fmt.Sprintf("%s %s", a.words.say("Delete"), k.singular)
+	}
+	if typedKind(k) {
+		q.must = c.on[0].name
+		if len(c.on) > 1 {
+			q.must = fmt.Sprint(len(c.on))
+		}
+	}
+	if now {
+		q.text = append(q.text, "without waiting for them to end")
+	}
+	on := c.on
+	q.do = func(string) {
+		if c.table != nil {
+			clear(c.table.marks)
+		}
+		a.call(a.words.say("deleted"), func(ctx context.Context) error {
+			var errs []error
+			for _, t := range on {
+				errs = append(errs, a.cluster.remove(ctx, t, now))
+			}
+			return errors.Join(errs...)
+		})
+	}
+	a.question(q)
+}
+
+// remove deletes exactly the object that was on screen, not a namesake that
+// came after it.
+func (c *cluster) remove(ctx context.Context, t target, now bool) error {
+	background := metav1.DeletePropagationBackground
+	opts := metav1.DeleteOptions{PropagationPolicy: &background}
+	if t.uid != "" {
+		uid := types.UID(t.uid)
+		opts.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	if now {
+		opts.GracePeriodSeconds = new(int64)
+	}
+	return c.of(t.kind, t.namespace).Delete(ctx, t.name, opts)
+}
+
+func (c *cluster) patch(ctx context.Context, t target, kind types.PatchType, body any, sub ...string) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	_, err = c.of(t.kind, t.namespace).Patch(ctx, t.name, kind, data, metav1.PatchOptions{FieldManager: "orrery-tui"}, sub...)
+	return err
+}
+
+type fields = map[string]any
+
+func (a *app) askScale(c call) {
+	if len(c.on) == 0 {
+		return
+	}
+	a.async(func(ctx context.Context) func() {
+		scale, err := a.cluster.of(c.on[0].kind, c.on[0].namespace).Get(ctx, c.on[0].name, metav1.GetOptions{}, "scale")
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			spec, _ := scale.Object["spec"].(fields)
+			a.question(question{title: a.words.say("scale"), text: append(names(c.on), ""), ask: "replicas", value: fmt.Sprint(orZero(spec["replicas"])), yes: "OK",
+				do: func(typed string) { a.scale(c.on, typed) }})
+		}
+	})
+}
+
+func orZero(v any) any {
+	if v == nil {
+		return 0
+	}
+	return v
+}
+
+func (a *app) scale(on []target, typed string) {
+	n, err := strconv.ParseInt(strings.TrimSpace(typed), 10, 32)
+	if err != nil || n < 0 {
+		a.fail(fmt.Errorf("scale: %q is not a number of replicas", typed))
+		return
+	}
+	a.call(a.words.say("scaled"), func(ctx context.Context) error {
+		for _, t := range on {
+			if err := a.cluster.patch(ctx, t, types.MergePatchType, fields{"spec": fields{"replicas": n}}, "scale"); err != nil {
+				return fmt.Errorf("scale %s: %w", t, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) askRestart(c call) {
+	if len(c.on) == 0 {
+		return
+	}
+	a.question(question{title: a.words.say("restart"), text: append(names(c.on), "", "replaces all their pods"), yes: "OK", do: func(string) {
+		a.call(a.words.say("restarted"), func(ctx context.Context) error {
+			stamp := fields{"kubectl.kubernetes.io/restartedAt": time.Now().Format(time.RFC3339)}
+			for _, t := range c.on {
+				body := fields{"spec": fields{"template": fields{"metadata": fields{"annotations": stamp}}}}
+				if err := a.cluster.patch(ctx, t, types.StrategicMergePatchType, body); err != nil {
+					return fmt.Errorf("restart %s: %w", t, err)
+				}
+			}
+			return nil
+		})
+	}})
+}
+
+func (a *app) askImage(t target) {
+	a.async(func(ctx context.Context) func() {
+		pod, err := a.cluster.template(ctx, t)
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			images := map[string]string{}
+			var options []string
+			for _, c := range pod.Containers {
+				images[c.Name] = c.Image
+				options = append(options, c.Name)
+			}
+			a.choose("container", options, func(name string) {
+				a.question(question{title: "image of " + name, ask: "image", value: images[name], yes: "OK", do: func(image string) {
+					a.call("image set", func(ctx context.Context) error {
+						containers := []fields{{"name": name, "image": image}}
+						return a.cluster.patch(ctx, t, types.StrategicMergePatchType, fields{"spec": fields{"template": fields{"spec": fields{"containers": containers}}}})
+					})
+				}})
+			})
+		}
+	})
+}
+
+// template is the pod that a workload makes, or the pod itself.
+func (c *cluster) template(ctx context.Context, t target) (*corev1.PodSpec, error) {
+	o, err := c.of(t.kind, t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(o.Object)
+	if err != nil {
+		return nil, err
+	}
+	var shape struct {
+		Spec struct {
+			corev1.PodSpec
+			Template struct{ Spec corev1.PodSpec }
+		}
+	}
+	if err := json.Unmarshal(data, &shape); err != nil {
+		return nil, fmt.Errorf("%s: %w", t, err)
+	}
+	if t.kind.plural == "pods" {
+		return &shape.Spec.PodSpec, nil
+	}
+	return &shape.Spec.Template.Spec, nil
+}
+
+func (a *app) trigger(t target) {
+	a.call("job created", func(ctx context.Context) error {
+		cron, err := a.cluster.kube.BatchV1().CronJobs(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: t.name + "-manual-", Namespace: t.namespace, Labels: cron.Spec.JobTemplate.Labels,
+				Annotations:     map[string]string{"cronjob.kubernetes.io/instantiate": "manual"},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))},
+			},
+			Spec: cron.Spec.JobTemplate.Spec,
+		}
+		_, err = a.cluster.kube.BatchV1().Jobs(t.namespace).Create(ctx, job, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (a *app) suspendCronJob(t target) {
+	a.call("suspend turned", func(ctx context.Context) error {
+		cron, err := a.cluster.kube.BatchV1().CronJobs(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := cron.Spec.Suspend != nil && *cron.Spec.Suspend
+		return a.cluster.patch(ctx, t, types.MergePatchType, fields{"spec": fields{"suspend": !now}})
+	})
+}
+
+func (a *app) cordon(c call, on bool) {
+	word := "uncordoned"
+	if on {
+		word = "cordoned"
+	}
+	a.call(word, func(ctx context.Context) error {
+		for _, t := range c.on {
+			if err := a.cluster.patch(ctx, t, types.StrategicMergePatchType, fields{"spec": fields{"unschedulable": on}}); err != nil {
+				return fmt.Errorf("%s: %w", t, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) askDrain(t target) {
+	a.async(func(ctx context.Context) func() {
+		pods, err := a.cluster.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + t.name})
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.question(question{title: a.words.say("drain") + " " + t.name, yes: "drain", text: []string{
+				fmt.Sprintf("cordons the node and evicts its %d pods;", len(pods.Items)), "DaemonSet pods stay, emptyDir data are lost,", "disruption budgets are kept", ""},
+				do: func(string) { a.drain(t) }})
+		}
+	})
+}
+
+// drain shows its progress as a text.
+func (a *app) drain(t target) {
+	p := newText(a, "drain "+t.name, nil)
+	p.lines = newLines(1<<20, a.dirty)
+	p.load = func(ctx context.Context) ([]string, error) { return p.lines.all(), nil }
+	p.follow = true
+	a.push(p)
+	a.async(func(ctx context.Context) func() {
+		err := a.cluster.drain(ctx, t.name, p.lines)
+		return func() {
+			if err != nil {
+				p.lines.add("✗ " + err.Error())
+				a.fail(err)
+				return
+			}
+			p.lines.add("● drained")
+		}
+	})
+}
+
+func (c *cluster) drain(ctx context.Context, name string, out *lines) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	h := &drain.Helper{Ctx: ctx, Client: c.kube, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, Force: true,
+		Out: lineWriter{out}, ErrOut: lineWriter{out}}
+	if err := drain.RunCordonOrUncordon(h, node, true); err != nil {
+		return err
+	}
+	out.add("cordoned")
+	return drain.RunNodeDrain(h, name)
+}
+
+// lineWriter adds what is written to lines.
+type lineWriter struct{ to *lines }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w.to.add(strings.Split(strings.TrimRight(string(p), "\n"), "\n")...)
+	return len(p), nil
+}

@@ -1,0 +1,132 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
+)
+
+const dialogPage = "dialog"
+
+func (a *app) dialogOpen() bool { return a.root.HasPage(dialogPage) }
+
+func (a *app) closeDialog() {
+	a.root.RemovePage(dialogPage)
+	if p := a.top(); p != nil {
+		a.tv.SetFocus(p)
+	}
+}
+
+// show puts a dialog of w by h cells in the middle.
+func (a *app) show(p tview.Primitive, w, h int) {
+	row := tview.NewFlex().AddItem(nil, 0, 1, false).AddItem(p, w, 0, true).AddItem(nil, 0, 1, false)
+	column := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(nil, 0, 1, false).AddItem(row, h, 0, true).AddItem(nil, 0, 1, false)
+	a.root.AddPage(dialogPage, column, true, true)
+	a.tv.SetFocus(p)
+}
+
+// question is a dialog: a text, perhaps a line to type, and two buttons of
+// which Cancel has the focus when nothing is to be typed.
+type question struct {
+	title string
+	text  []string
+	ask   string // label of the line; empty for none
+	value string // what the line begins with
+	must  string // what must be typed, if anything
+	yes   string
+	do    func(typed string)
+}
+
+func (a *app) question(q question) {
+	f := tview.NewForm().SetButtonsAlign(tview.AlignCenter).SetItemPadding(0)
+	f.SetBorder(true).SetBorderStyle(a.theme.border).SetTitle(" " + tview.Escape(q.title) + " ").SetTitleColor(tcell.ColorDefault)
+	f.SetFieldStyle(tcell.StyleDefault.Underline(true)).SetLabelColor(tcell.ColorDefault)
+	f.SetButtonStyle(tcell.StyleDefault).SetButtonActivatedStyle(a.theme.chosen)
+	f.SetBackgroundColor(tcell.ColorDefault)
+	width := max(textWidth(q.title)+6, 44)
+	for _, line := range q.text {
+		width = max(width, min(textWidth(line)+6, 76))
+	}
+	text := strings.Join(q.text, "\n")
+	height := len(q.text) + 5
+	if text != "" {
+		f.AddTextView("", tview.Escape(text), width-4, len(q.text), false, false)
+	}
+	typed := func() string { return "" }
+	if q.must != "" {
+		q.ask = a.words.say("type %q to confirm", q.must)
+		width = max(width, textWidth(q.ask)+30)
+	}
+	if q.ask != "" {
+		field := tview.NewInputField().SetLabel(q.ask + " ").SetText(q.value)
+		f.AddFormItem(field)
+		typed = field.GetText
+		height++
+		field.SetDoneFunc(nil)
+	}
+	yes := func() {
+		line := typed()
+		if q.must != "" && line != q.must {
+			return
+		}
+		a.closeDialog()
+		q.do(line)
+	}
+	f.AddButton(a.words.say("Cancel"), a.closeDialog)
+	f.AddButton(a.words.say(q.yes), yes)
+	f.SetCancelFunc(a.closeDialog)
+	switch {
+	case q.ask == "":
+		f.SetFocus(f.GetFormItemCount()) // Cancel
+	case text != "":
+		f.SetFocus(1) // the line
+	}
+	// Enter in the line is the answer; in tview it would only move on.
+	f.SetInputCapture(func(e *tcell.EventKey) *tcell.EventKey {
+		item, button := f.GetFocusedItemIndex()
+		switch {
+		case e.Key() == tcell.KeyEnter && button < 0 && item >= 0:
+			yes()
+			return nil
+		case button >= 0 && (e.Key() == tcell.KeyLeft):
+			return tcell.NewEventKey(tcell.KeyBacktab, 0, tcell.ModNone)
+		case button >= 0 && (e.Key() == tcell.KeyRight):
+			return tcell.NewEventKey(tcell.KeyTab, 0, tcell.ModNone)
+		}
+		return e
+	})
+	a.show(f, width, height)
+}
+
+// choose lets the user pick one of some; a single one is picked at once.
+func (a *app) choose(title string, options []string, do func(string)) {
+	if len(options) == 1 {
+		do(options[0])
+		return
+	}
+	list := tview.NewList().ShowSecondaryText(false).SetHighlightFullLine(true)
+	list.SetSelectedStyle(a.theme.chosen).SetMainTextStyle(a.theme.text)
+	list.SetBorder(true).SetBorderStyle(a.theme.border).SetTitle(" " + tview.Escape(title) + " ").SetTitleColor(tcell.ColorDefault)
+	list.SetBackgroundColor(tcell.ColorDefault)
+	width := textWidth(title) + 8
+	for _, o := range options {
+		width = max(width, textWidth(o)+8)
+		list.AddItem(tview.Escape(o), "", 0, func() { a.closeDialog(); do(o) })
+	}
+	list.SetDoneFunc(a.closeDialog)
+	a.show(list, min(width, 76), min(len(options)+2, 18))
+}
+
+// names lists the objects of a call for a dialog, the first ten by name.
+func names(on []target) []string {
+	var out []string
+	for i, t := range on {
+		if i == 10 && len(on) > 11 {
+			return append(out, fmt.Sprintf("  … %d more", len(on)-i))
+		}
+		out = append(out, "  "+t.String())
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package tui
+
+import (
+	"strings"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// binding gives an action a key in a scope. Scopes: a kind ("pods"), "workload",
+// "table", "text", "log", "global". A pane lists its scopes, the most specific
+// first; within one pane a key means one thing, which a test holds.
+type binding struct {
+	scope, key, action string
+}
+
+// bindings are k9s's keys. Where one of its keys is eaten by terminals or
+// multiplexers (ctrl-s, ctrl-z, ctrl-space, shift-arrows), a second key does the
+// same.
+func bindings() []binding {
+	return []binding{
+		{"global", ":", "command"}, {"global", "?", "help"}, {"global", "esc", "back"}, {"global", "[", "back"},
+		{"global", "]", "forward-view"}, {"global", "-", "last-view"}, {"global", "ctrl-a", "aliases"}, {"global", "ctrl-r", "refresh"},
+		{"global", "ctrl-e", "header"}, {"global", "ctrl-g", "crumbs"}, {"global", "ctrl-c", "quit"}, {"global", "/", "filter"},
+		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"},
+
+		{"table", "enter", "enter"}, {"table", "space", "mark"}, {"table", "ctrl-space", "mark-range"}, {"table", "M", "mark-range"},
+		{"table", "ctrl-\\", "clear-marks"}, {"table", "ctrl-w", "wide"}, {"table", "ctrl-t", "faults"}, {"table", "F2", "faults"},
+		{"table", "N", "sort-name"}, {"table", "A", "sort-age"}, {"table", "S", "sort-status"}, {"table", "P", "sort-namespace"},
+		{"table", "shift-left", "sort-left"}, {"table", "shift-right", "sort-right"}, {"table", "<", "sort-left"}, {"table", ">", "sort-right"},
+		{"table", "O", "sort-turn"},
+		{"table", "n", "copy-namespace"}, {"table", "y", "yaml"}, {"table", "d", "describe"}, {"table", "e", "edit"},
+		{"table", "v", "events"}, {"table", "ctrl-d", "delete"}, {"table", "J", "owner"}, {"table", "w", "warp"},
+		{"table", "0", "all-namespaces"},
+		{"table", "1", "namespace-1"}, {"table", "2", "namespace-2"}, {"table", "3", "namespace-3"}, {"table", "4", "namespace-4"},
+		{"table", "5", "namespace-5"}, {"table", "6", "namespace-6"}, {"table", "7", "namespace-7"}, {"table", "8", "namespace-8"},
+		{"table", "9", "namespace-9"},
+
+		{"plain", "c", "copy-name"}, // every table but the nodes', where k9s has cordon
+
+		{"pods", "l", "logs"}, {"pods", "p", "previous"}, {"pods", "s", "shell"}, {"pods", "a", "attach"}, {"pods", "F", "port-forward"},
+		{"pods", "o", "node"}, {"pods", "ctrl-k", "kill"}, {"pods", "f", "forwards"},
+		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"},
+		{"services", "F", "port-forward"}, {"services", "f", "forwards"},
+
+		{"scalable", "s", "scale"}, {"workload", "r", "restart"}, {"workload", "l", "logs"}, {"workload", "p", "previous"},
+		{"deployments.apps", "z", "replicasets"}, {"workload", "i", "set-image"},
+		{"cronjobs.batch", "t", "trigger"}, {"cronjobs.batch", "s", "suspend-cronjob"},
+		{"nodes", "c", "cordon"}, {"nodes", "u", "uncordon"}, {"nodes", "r", "drain"},
+		{"secrets", "x", "decode"},
+		{"namespaces", "u", "use"},
+
+		{"text", "n", "next-match"}, {"text", "N", "previous-match"}, {"text", "c", "copy-text"}, {"text", "w", "wrap"},
+		{"text", "f", "full-screen"},
+		{"yaml", "m", "managed-fields"}, {"yaml", "x", "decode"}, {"yaml", "e", "edit"},
+		{"log", "0", "tail"}, {"log", "1", "head"}, {"log", "2", "since-1m"}, {"log", "3", "since-5m"}, {"log", "4", "since-15m"},
+		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
+		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
+		{"log", "p", "previous"}, {"log", "n", "next-match"}, {"log", "N", "previous-match"}, {"log", "x", "filter-log"},
+		{"pulse", "tab", "next-box"}, {"pulse", "enter", "enter"},
+	}
+}
+
+// lookup finds the action of a key for a pane with these scopes.
+func lookup(all []binding, scopes []string, key string) (string, bool) {
+	for _, scope := range scopes {
+		for _, b := range all {
+			if b.scope == scope && b.key == key {
+				return b.action, true
+			}
+		}
+	}
+	return "", false
+}
+
+// keyName is a key event as bindings write it.
+func keyName(e *tcell.EventKey) string {
+	switch k := e.Key(); {
+	case k == tcell.KeyRune && e.Modifiers()&tcell.ModAlt != 0:
+		return "alt-" + string(e.Rune())
+	case k == tcell.KeyRune && e.Rune() == ' ':
+		if e.Modifiers()&tcell.ModCtrl != 0 {
+			return "ctrl-space"
+		}
+		return "space"
+	case k == tcell.KeyRune:
+		return string(e.Rune())
+	case k == tcell.KeyEnter:
+		return "enter"
+	case k == tcell.KeyEscape:
+		return "esc"
+	case k == tcell.KeyTab:
+		return "tab"
+	case k == tcell.KeyCtrlSpace:
+		return "ctrl-space"
+	case k == tcell.KeyCtrlBackslash:
+		return "ctrl-\\"
+	case k >= tcell.KeyCtrlA && k <= tcell.KeyCtrlZ:
+		return "ctrl-" + string(rune('a'+k-tcell.KeyCtrlA))
+	case k == tcell.KeyLeft && e.Modifiers()&tcell.ModShift != 0:
+		return "shift-left"
+	case k == tcell.KeyRight && e.Modifiers()&tcell.ModShift != 0:
+		return "shift-right"
+	default:
+		return tcell.KeyNames[k]
+	}
+}
+
+// keyLabel is a key as the header and the help write it.
+func keyLabel(key string) string {
+	if len(key) == 1 && key[0] >= 'A' && key[0] <= 'Z' {
+		return "shift-" + strings.ToLower(key)
+	}
+	return key
+}

@@ -1,0 +1,62 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	authzv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// rights remembers for a while what the authoriser answered.
+type rights struct {
+	mu    sync.Mutex
+	known map[authzv1.ResourceAttributes]answer
+}
+
+type answer struct {
+	allowed bool
+	reason  string
+	at      time.Time
+}
+
+const answerHolds = 30 * time.Second
+
+func newRights() *rights { return &rights{known: map[authzv1.ResourceAttributes]answer{}} }
+
+// refusal says why the user may not do act to t; empty if they may, or if
+// nobody can tell, because then the server will.
+func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) string {
+	ask := authzv1.ResourceAttributes{Verb: act.verb, Group: t.kind.group, Resource: t.kind.plural, Subresource: act.sub, Namespace: t.namespace}
+	if act.resource != "" {
+		ask.Group, ask.Resource = "", act.resource
+	}
+	r.mu.Lock()
+	known, ok := r.known[ask]
+	r.mu.Unlock()
+	if !ok || time.Since(known.at) > answerHolds {
+		review := &authzv1.SelfSubjectAccessReview{Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &ask}}
+		out, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return ""
+		}
+		known = answer{allowed: out.Status.Allowed, reason: out.Status.Reason, at: time.Now()}
+		r.mu.Lock()
+		r.known[ask] = known
+		r.mu.Unlock()
+	}
+	if known.allowed {
+		return ""
+	}
+	resource := ask.Resource
+	if ask.Subresource != "" {
+		resource += "/" + ask.Subresource
+	}
+	where := ""
+	if ask.Namespace != "" {
+		where = " in " + ask.Namespace
+	}
+	return fmt.Sprintf("needs the verb %q on %s%s", ask.Verb, resource, where)
+}

@@ -1,0 +1,306 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"orrery.dev/api"
+)
+
+// rows is the model of a live table: it applies what the feed tells, and makes
+// snapshots for the screen. It knows nothing of terminals, and is safe for
+// concurrent use.
+type rows struct {
+	changed func()
+
+	mu       sync.Mutex // protects the fields below
+	columns  []api.RowColumn
+	byUID    map[string]*api.Row
+	loading  bool // nothing has come yet
+	live     bool
+	revision string
+	fault    *api.Error
+	version  int // grows with every change
+
+	want    view
+	filter  filter
+	last    *snapshot
+	touched map[string]time.Time // when a row changed last, for the mark
+}
+
+// view is how the user wants to see the rows.
+type view struct {
+	filter     string
+	sortBy     string // column name; "" is namespace and name
+	descending bool
+	wide       bool
+	faultsOnly bool
+	namespaces bool // show the namespace column
+}
+
+// snapshot is what one frame shows; it never changes.
+type snapshot struct {
+	version  int
+	minute   int64 // ages are of this moment
+	columns  []gridColumn
+	rows     []gridRow
+	total    int // before the filter
+	live     bool
+	loading  bool
+	revision string
+	fault    *api.Error
+	filterOK error
+	counts   map[api.State]int
+}
+
+type gridColumn struct {
+	name  string
+	width int // widest cell
+	right bool
+	sort  int // 1 ascending, -1 descending, 0 not sorted by
+}
+
+type gridRow struct {
+	uid   string
+	cells []string
+	state api.State
+	fresh bool // changed a moment ago
+	row   *api.Row
+}
+
+// freshFor is how long a changed row keeps its mark.
+const freshFor = 3 * time.Second
+
+func newRows(changed func()) *rows {
+	return &rows{changed: changed, byUID: map[string]*api.Row{}, loading: true, touched: map[string]time.Time{}}
+}
+
+// tell applies a message of the feed.
+func (m *rows) tell(t api.Tell) {
+	m.mu.Lock()
+	m.apply(t, time.Now())
+	m.version++
+	m.mu.Unlock()
+	m.changed()
+}
+
+func (m *rows) apply(t api.Tell, now time.Time) {
+	switch t.Type {
+	case "columns":
+		m.columns = t.Columns
+	case "error":
+		m.fault, m.live, m.loading = t.Error, false, false
+		if t.Error != nil && t.Error.Code == 403 {
+			clear(m.byUID) // what may not be seen any more must go
+		}
+		return
+	}
+	if t.Type != "rows" {
+		return
+	}
+	m.live = t.Live || t.Reset && t.Revision == "" // parts of a snapshot carry no state
+	if t.Reset {
+		clear(m.byUID)
+		clear(m.touched)
+	}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if _, known := m.byUID[r.UID]; (known || !m.loading) && !t.Reset {
+			m.touched[r.UID] = now
+		}
+		m.byUID[r.UID] = r
+	}
+	for _, uid := range t.Gone {
+		delete(m.byUID, uid)
+		delete(m.touched, uid)
+	}
+	if t.Revision != "" {
+		m.revision, m.loading = t.Revision, false
+	}
+	if t.Live {
+		m.fault = nil
+	}
+}
+
+// show changes how the rows are wanted.
+func (m *rows) show(change func(*view)) {
+	m.mu.Lock()
+	change(&m.want)
+	m.version++
+	m.mu.Unlock()
+	m.changed()
+}
+
+// wanted tells how the rows are wanted now.
+func (m *rows) wanted() view {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.want
+}
+
+// columnNames of what the last snapshot shows.
+func (m *rows) allColumns() []api.RowColumn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.columns)
+}
+
+// snapshot makes what a frame at now shows, or returns the last if it still
+// holds.
+func (m *rows) snapshot(now time.Time) *snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last != nil && m.last.version == m.version && m.last.minute == now.Unix() {
+		return m.last
+	}
+	for uid, at := range m.touched {
+		if now.Sub(at) > freshFor {
+			delete(m.touched, uid)
+		}
+	}
+	s := &snapshot{version: m.version, minute: now.Unix(), total: len(m.byUID), live: m.live, loading: m.loading,
+		revision: m.revision, fault: m.fault, counts: map[api.State]int{}}
+	f, err := parseFilter(m.want.filter, m.columns)
+	s.filterOK = err
+	if err != nil { // keep showing by the last good one while a new one is typed
+		f = m.filter
+	}
+	m.filter = f
+	m.collect(s, f, now)
+	m.layout(s)
+	m.sort(s)
+	m.last = s
+	return s
+}
+
+func (m *rows) collect(s *snapshot, f filter, now time.Time) {
+	s.rows = make([]gridRow, 0, len(m.byUID))
+	texts := make([]string, len(m.columns))
+	for _, r := range m.byUID {
+		s.counts[r.State]++
+		if m.want.faultsOnly && (r.State == api.StateOK || r.State == api.StateDone) {
+			continue
+		}
+		for i := range texts {
+			texts[i] = cellText(m.columns[i], r, i, now)
+		}
+		if f.keep != nil && !f.keep(r, texts) {
+			continue
+		}
+		_, fresh := m.touched[r.UID]
+		row := gridRow{uid: r.UID, state: r.State, fresh: fresh, row: r, cells: make([]string, 0, len(texts)+1)}
+		if m.want.namespaces {
+			row.cells = append(row.cells, r.Namespace)
+		}
+		for i, c := range m.columns {
+			if c.Priority == 0 || m.want.wide {
+				row.cells = append(row.cells, texts[i])
+			}
+		}
+		s.rows = append(s.rows, row)
+	}
+}
+
+// layout fixes the columns of a snapshot, so that they don't jump with what is
+// scrolled into view.
+func (m *rows) layout(s *snapshot) {
+	if m.want.namespaces {
+		s.columns = append(s.columns, gridColumn{name: "NAMESPACE"})
+	}
+	for _, c := range m.columns {
+		if c.Priority == 0 || m.want.wide {
+			s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number"})
+		}
+	}
+	for i := range s.columns {
+		c := &s.columns[i]
+		c.width = textWidth(c.name) + 1 // room for the sort arrow
+		for _, r := range s.rows {
+			c.width = max(c.width, textWidth(r.cells[i]))
+		}
+		if strings.EqualFold(c.name, m.want.sortBy) {
+			c.sort = 1
+			if m.want.descending {
+				c.sort = -1
+			}
+		}
+	}
+}
+
+func (m *rows) sort(s *snapshot) {
+	by := -1
+	for i, c := range s.columns {
+		if c.sort != 0 {
+			by = i
+		}
+	}
+	age := strings.EqualFold(m.want.sortBy, "age")
+	slices.SortFunc(s.rows, func(a, b gridRow) int {
+		c := 0
+		switch {
+		case age:
+			c = b.row.Created.Compare(a.row.Created)
+		case by >= 0:
+			c = compareCells(a.cells[by], b.cells[by])
+		}
+		if m.want.descending {
+			c = -c
+		}
+		if c == 0 {
+			c = natural(a.row.Namespace, b.row.Namespace)
+		}
+		if c == 0 {
+			c = natural(a.row.Name, b.row.Name)
+		}
+		if c == 0 {
+			c = strings.Compare(a.uid, b.uid)
+		}
+		return c
+	})
+}
+
+// cellText is a cell in kubectl's words.
+func cellText(c api.RowColumn, r *api.Row, i int, now time.Time) string {
+	if i >= len(r.Cells) {
+		return ""
+	}
+	switch v := r.Cells[i].(type) {
+	case string:
+		if c.Type == "age" {
+			return age(v, now)
+		}
+		return oneLine(v)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		return strconv.FormatBool(v)
+	case nil:
+		return "<none>"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func age(stamp string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		if stamp == "" {
+			return "<unknown>"
+		}
+		return stamp
+	}
+	return duration.HumanDuration(now.Sub(at))
+}
+
+func oneLine(s string) string {
+	if strings.ContainsAny(s, "\n\r\t") {
+		return strings.Join(strings.Fields(s), " ")
+	}
+	return s
+}

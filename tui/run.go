@@ -1,0 +1,77 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gdamore/tcell/v2"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"orrery.dev/client"
+)
+
+// Config is what the console is told.
+type Config struct {
+	REST *rest.Config
+	// Namespace to begin with; empty is all.
+	Namespace string
+	// Command to begin with, as typed after ":"; empty is the pods.
+	Command string
+	// ReadOnly refuses every action that changes the cluster.
+	ReadOnly bool
+	// Language is a locale name; "zh_TW" and "zh-Hant" give Traditional Chinese,
+	// anything else English.
+	Language string
+	NoColor  bool
+	// Editor is the command that edits a file; empty is vi.
+	Editor string
+}
+
+// FromEnvironment fills in what the user's environment says: language, colour
+// and editor.
+func (c *Config) FromEnvironment(getenv func(string) string) {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v := getenv(n); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	c.Language = first("LC_ALL", "LC_MESSAGES", "LANG")
+	c.NoColor = getenv("NO_COLOR") != ""
+	c.Editor = first("KUBE_EDITOR", "VISUAL", "EDITOR")
+}
+
+// Run shows the console until the user quits or ctx ends. An API server that is
+// away does not end it.
+func Run(ctx context.Context, cfg Config) error {
+	klog.SetOutput(io.Discard) // what the libraries log would draw over the screen
+	klog.LogToStderr(false)
+	under, err := tcell.NewScreen()
+	if err != nil {
+		return fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
+	}
+	k, err := newCluster(cfg.REST)
+	if err != nil {
+		return err
+	}
+	a := newApp(cfg, k)
+	a.feed = client.NewFeed(cfg.REST, a.dirty)
+	return a.run(ctx, under)
+}
+
+// hostOf is the server's address without scheme, for the header.
+func hostOf(cfg *rest.Config) string {
+	_, host, ok := strings.Cut(cfg.Host, "://")
+	if !ok {
+		return cfg.Host
+	}
+	return host
+}
+
+// clipboard hands text to the terminal (OSC 52).
+func (a *app) clipboard(text string) { a.under.SetClipboard([]byte(text)) }

@@ -1,0 +1,152 @@
+package tui
+
+import (
+	"github.com/gdamore/tcell/v2"
+)
+
+// screen is a tcell.Screen that sends only what differs from what is on the
+// terminal. tview clears and redraws everything in each frame, and tcell marks
+// every such cell for sending; so tview draws into a buffer of ours, and Show
+// hands on the cells that are not as they were.
+type screen struct {
+	tcell.Screen
+	back  tcell.CellBuffer
+	front []shown
+	width int
+}
+
+// shown is a cell as it was sent last. The second half of a wide character has
+// an empty text.
+type shown struct {
+	text  string
+	style tcell.Style
+}
+
+func newScreen(under tcell.Screen) *screen { return &screen{Screen: under} }
+
+// Init implements tcell.Screen.
+func (s *screen) Init() error {
+	if err := s.Screen.Init(); err != nil {
+		return err
+	}
+	s.fit()
+	return nil
+}
+
+// fit makes the buffers as large as the terminal; a new size voids what is
+// known of it.
+func (s *screen) fit() {
+	w, h := s.Screen.Size()
+	if bw, bh := s.back.Size(); bw == w && bh == h && len(s.front) == w*h {
+		return
+	}
+	s.back.Resize(w, h)
+	s.width = w
+	s.front = make([]shown, w*h)
+	s.forget()
+}
+
+// forget makes the next Show send every cell.
+func (s *screen) forget() {
+	for i := range s.front {
+		s.front[i] = shown{text: "\x00"}
+	}
+}
+
+// Clear implements tcell.Screen; only the buffer is cleared.
+func (s *screen) Clear() {
+	s.fit()
+	s.back.Fill(' ', tcell.StyleDefault)
+}
+
+// Fill implements tcell.Screen.
+func (s *screen) Fill(r rune, style tcell.Style) { s.fit(); s.back.Fill(r, style) }
+
+// Put implements tcell.Screen.
+func (s *screen) Put(x, y int, text string, style tcell.Style) (string, int) {
+	return s.back.Put(x, y, text, style)
+}
+
+// PutStr implements tcell.Screen.
+func (s *screen) PutStr(x, y int, text string) { s.PutStrStyled(x, y, text, tcell.StyleDefault) }
+
+// PutStrStyled implements tcell.Screen.
+func (s *screen) PutStrStyled(x, y int, text string, style tcell.Style) {
+	for w := 0; text != "" && x < s.width; x += w {
+		text, w = s.back.Put(x, y, text, style)
+		if w == 0 {
+			return
+		}
+	}
+}
+
+// SetCell implements tcell.Screen.
+func (s *screen) SetCell(x, y int, style tcell.Style, ch ...rune) {
+	s.back.Put(x, y, string(ch), style)
+}
+
+// SetContent implements tcell.Screen.
+func (s *screen) SetContent(x, y int, primary rune, combining []rune, style tcell.Style) {
+	if len(combining) == 0 && primary < 0x80 {
+		s.back.Put(x, y, asciiText[primary&0x7f], style)
+		return
+	}
+	s.back.Put(x, y, string(append([]rune{primary}, combining...)), style)
+}
+
+// Get implements tcell.Screen.
+func (s *screen) Get(x, y int) (string, tcell.Style, int) { return s.back.Get(x, y) }
+
+// GetContent implements tcell.Screen.
+func (s *screen) GetContent(x, y int) (rune, []rune, tcell.Style, int) {
+	return s.back.GetContent(x, y)
+}
+
+// Show implements tcell.Screen: it sends the differences.
+func (s *screen) Show() {
+	w, h := s.back.Size()
+	if len(s.front) != w*h {
+		return // resized while drawing: the next frame has the right size
+	}
+	for y := range h {
+		for x := 0; x < w; {
+			text, style, width := s.back.Get(x, y)
+			now := shown{text, style}
+			if at := y*w + x; s.front[at] != now || (width == 2 && x+1 < w && s.front[at+1].text != "") {
+				s.front[at] = now
+				s.Screen.Put(x, y, text, style)
+				if width == 2 && x+1 < w {
+					s.front[at+1] = shown{}
+				}
+			}
+			x += max(width, 1)
+		}
+	}
+	s.Screen.Show()
+}
+
+// Sync implements tcell.Screen: everything is sent again.
+func (s *screen) Sync() {
+	s.fit()
+	s.forget()
+	s.Show()
+	s.Screen.Sync()
+}
+
+// Resume implements tcell.Screen; another program has drawn meanwhile.
+func (s *screen) Resume() error {
+	err := s.Screen.Resume()
+	s.fit()
+	s.forget()
+	return err
+}
+
+// asciiText has the string of each ASCII character, so that drawing one does
+// not allocate.
+var asciiText = func() (out [128]string) {
+	for i := range out {
+		out[i] = string(rune(i))
+	}
+	out[0] = " "
+	return out
+}()

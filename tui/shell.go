@@ -1,0 +1,219 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/yaml"
+)
+
+// shellCommand starts the best shell that the image has.
+var shellCommand = [...]string{"sh", "-c", "export TERM=xterm-256color; clear 2>/dev/null; if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"}
+
+// shell opens a shell in one of the pod's containers.
+func (a *app) shell(t target) {
+	a.inContainer(t, func(container string) {
+		a.terminal(t, "exec", &corev1.PodExecOptions{Container: container, Command: shellCommand[:], Stdin: true, Stdout: true, TTY: true})
+	})
+}
+
+// attach connects to the container's own terminal.
+func (a *app) attach(t target) {
+	a.inContainer(t, func(container string) {
+		a.terminal(t, "attach", &corev1.PodAttachOptions{Container: container, Stdin: true, Stdout: true, TTY: true})
+	})
+}
+
+// inContainer finds the container that is meant, asking if there are several.
+func (a *app) inContainer(t target, do func(container string)) {
+	if t.container != "" {
+		do(t.container)
+		return
+	}
+	a.async(func(ctx context.Context) func() {
+		pod, err := a.cluster.kube.CoreV1().Pods(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			var names []string
+			for _, c := range pod.Spec.Containers {
+				names = append(names, c.Name)
+			}
+			a.choose("container", names, do)
+		}
+	})
+}
+
+// terminal gives the terminal to a program in the container until it ends.
+func (a *app) terminal(t target, sub string, options any) {
+	executor, err := a.cluster.executor(t, sub, options)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	a.aside(func() error {
+		fmt.Printf("%s %s: exit or ctrl-d comes back\r\n", sub, t)
+		return withRawTerminal(a.ctx, func(in io.Reader, sizes remotecommand.TerminalSizeQueue) error {
+			return executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: in, Stdout: os.Stdout, Tty: true, TerminalSizeQueue: sizes})
+		})
+	})
+}
+
+// executor speaks websocket, and SPDY to servers that don't.
+func (c *cluster) executor(t target, sub string, options any) (remotecommand.Executor, error) {
+	request := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(t.namespace).Name(t.name).SubResource(sub)
+	switch o := options.(type) {
+	case *corev1.PodExecOptions:
+		request.VersionedParams(o, scheme.ParameterCodec)
+	case *corev1.PodAttachOptions:
+		request.VersionedParams(o, scheme.ParameterCodec)
+	}
+	old, err := remotecommand.NewSPDYExecutor(c.config, http.MethodPost, request.URL())
+	if err != nil {
+		return nil, err
+	}
+	modern, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, request.URL().String())
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(modern, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// aside leaves the screen to something else while f runs.
+func (a *app) aside(f func() error) {
+	a.suspended.Store(true)
+	var err error
+	a.tv.Suspend(func() { err = f() })
+	a.suspended.Store(false)
+	if err != nil {
+		a.fail(err)
+	}
+	a.dirty()
+}
+
+// edit opens the object in the user's editor. What comes back is checked by the
+// server before it is saved; if it refuses, the editor opens again with the
+// reason on top.
+func (a *app) edit(t target) {
+	a.async(func(ctx context.Context) func() {
+		o, err := a.cluster.of(t.kind, t.namespace).Get(ctx, t.name, metav1.GetOptions{})
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			o.SetManagedFields(nil)
+			text, err := yaml.Marshal(o.Object)
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.editText(t, string(text), string(text))
+		}
+	})
+}
+
+func (a *app) editText(t target, original, text string) {
+	var edited string
+	a.aside(func() (err error) {
+		edited, err = runEditor(a.config.Editor, t.kind.singular+"-"+t.name+"-*.yaml", text)
+		return err
+	})
+	if edited == "" || edited == original || edited == text {
+		a.note("%s", a.words.say("unchanged"))
+		return
+	}
+	a.async(func(ctx context.Context) func() {
+		err := a.cluster.save(ctx, t, edited)
+		return func() {
+			if err == nil {
+				a.note("%s", a.words.say("saved"))
+				return
+			}
+			a.fail(err)
+			again := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n" + dropComments(edited)
+			a.question(question{title: "edit " + t.String(), text: append(wrapWords(err.Error(), 64), ""), yes: "edit", do: func(string) { a.editText(t, original, again) }})
+		}
+	})
+}
+
+// dropComments removes the reason of an earlier refusal.
+func dropComments(text string) string {
+	for strings.HasPrefix(text, "#") {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
+}
+
+// save updates the object, after a dry run that changes nothing.
+func (c *cluster) save(ctx context.Context, t target, text string) error {
+	o := fields{}
+	if err := yaml.UnmarshalStrict([]byte(text), &o); err != nil {
+		return fmt.Errorf("YAML: %w", err)
+	}
+	object := unstructuredOf(o)
+	if object.GetName() != t.name || object.GetNamespace() != t.namespace {
+		return errors.New("the name and namespace of an object can't be edited")
+	}
+	for _, dry := range [][]string{{metav1.DryRunAll}, nil} {
+		if _, err := c.of(t.kind, t.namespace).Update(ctx, object, metav1.UpdateOptions{DryRun: dry, FieldManager: "orrery-tui", FieldValidation: "Strict"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runEditor lets the user edit text in a temporary file.
+func runEditor(editor, pattern, text string) (string, error) {
+	f, err := os.CreateTemp("", strings.ReplaceAll(pattern, "/", "-"))
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if editor == "" {
+		editor = "vi"
+	}
+	words := append(strings.Fields(editor), f.Name())
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("editor %s: %w", words[0], err)
+	}
+	data, err := os.ReadFile(f.Name())
+	return string(data), err
+}
+
+// wrapWords breaks a text for a dialog.
+func wrapWords(text string, width int) []string {
+	var out []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && textWidth(line)+1+textWidth(word) > width {
+			out, line = append(out, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(out, line)
+}

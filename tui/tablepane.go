@@ -1,0 +1,200 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+
+	"orrery.dev/api"
+)
+
+// tablePane is the live table of a kind.
+type tablePane struct {
+	*grid
+	app      *app
+	kind     kind
+	model    *rows
+	selector string  // labels
+	fields   string  // field selector
+	parent   *origin // whose rows these are, if not all
+	stop     func()
+	// source feeds the table if it is not a view of the feed.
+	source func(tell func(api.Tell)) (stop func())
+}
+
+// origin says which object a table was opened from, and in which namespace its
+// rows are.
+type origin struct{ name, namespace string }
+
+func newTable(a *app, k kind) *tablePane {
+	t := &tablePane{grid: newGrid(a.theme), app: a, kind: k}
+	t.model = newRows(a.dirty)
+	t.SetBorder(true).SetBorderStyle(a.theme.border)
+	return t
+}
+
+// in is the namespace that the table is restricted to.
+func (t *tablePane) in() string {
+	switch {
+	case !t.kind.namespaced:
+		return ""
+	case t.parent != nil:
+		return t.parent.namespace
+	}
+	return t.app.namespace
+}
+
+func (t *tablePane) crumb() string {
+	if t.parent != nil {
+		return t.kind.plural + " ‹" + t.parent.name + "›"
+	}
+	return t.kind.plural
+}
+
+func (t *tablePane) scopes() []string {
+	out := []string{t.kind.scope()}
+	switch t.kind.scope() {
+	case "deployments.apps", "statefulsets.apps":
+		out = append(out, "workload", "scalable")
+	case "daemonsets.apps":
+		out = append(out, "workload")
+	case "replicasets.apps", "replicationcontrollers":
+		out = append(out, "scalable")
+	}
+	if t.kind.scope() != "nodes" {
+		out = append(out, "plain")
+	}
+	return append(out, "table")
+}
+
+func (t *tablePane) open() {
+	if t.source != nil {
+		t.stop = t.source(t.model.tell)
+		return
+	}
+	in := t.in()
+	v := api.View{Group: t.kind.group, Version: t.kind.version, Resource: t.kind.plural, LabelSelector: t.selector, FieldSelector: t.fields}
+	if in != "" {
+		v.Namespaces = []string{in}
+	}
+	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && in == "" })
+	t.stop = t.app.feed.Open(v, t.model.tell)
+}
+
+func (t *tablePane) close() {
+	if t.stop != nil {
+		t.stop()
+		t.stop = nil
+	}
+}
+
+func (t *tablePane) refresh(now time.Time) {
+	t.set(t.model.snapshot(now))
+	t.SetTitle("")
+	s := t.snap
+	t.empty = ""
+	switch {
+	case s.fault != nil:
+		t.empty = s.fault.Message
+	case s.loading:
+		t.empty = t.app.words.say("loading…")
+	case len(s.rows) == 0 && s.total > 0:
+		t.empty = t.app.words.say("nothing matches the filter; Esc clears it")
+	case len(s.rows) == 0:
+		t.empty = t.app.words.say("there are none")
+	}
+}
+
+// Draw implements tview.Primitive: the grid, with a title on its border.
+func (t *tablePane) Draw(s tcell.Screen) {
+	t.grid.Draw(s)
+	x, y, w, _ := t.GetRect()
+	title := t.title()
+	at := x + max((w-textWidth(title))/2, 1)
+	drawText(s, at, y, w-2, title, t.theme.title)
+	t.tally(s, x, y, w)
+}
+
+func (t *tablePane) title() string {
+	in := t.in()
+	if in == "" {
+		in = t.app.words.say("all")
+	}
+	name := t.kind.plural
+	if t.kind.namespaced {
+		name += "(" + in + ")"
+	}
+	if t.parent != nil {
+		name += " ‹" + t.parent.name + "›"
+	}
+	n := fmt.Sprint(len(t.snap.rows))
+	if len(t.snap.rows) != t.snap.total {
+		n += "/" + fmt.Sprint(t.snap.total)
+	}
+	title := " " + name + "[" + n + "]"
+	want := t.model.wanted()
+	if want.filter != "" {
+		title += " /" + want.filter
+		if t.snap.filterOK != nil {
+			title += " ✗"
+		}
+	}
+	if t.selector != "" {
+		title += " -l " + t.selector
+	}
+	if want.faultsOnly {
+		title += " " + t.app.words.say("faults only")
+	}
+	return title + " "
+}
+
+// tally shows at the right of the bottom border how many rows are in which
+// state that needs a look.
+func (t *tablePane) tally(s tcell.Screen, x, y, w int) {
+	_, _, _, h := t.GetRect()
+	at := x + w - 2
+	for _, state := range []api.State{api.StateError, api.StateWarning, api.StateProgressing, api.StateTerminating, api.StateUnknown} {
+		if n := t.snap.counts[state]; n > 0 {
+			text := fmt.Sprintf(" %s %d ", glyphOf(state), n)
+			at -= textWidth(text)
+			drawText(s, at, y+h-1, textWidth(text), text, t.theme.state(state))
+		}
+	}
+}
+
+// setFilter restricts the rows shown.
+func (t *tablePane) setFilter(text string) {
+	t.model.show(func(w *view) { w.filter = text })
+}
+
+// sortBy sorts by a column; the same column again turns the order.
+func (t *tablePane) sortBy(column string) {
+	t.model.show(func(w *view) {
+		if strings.EqualFold(w.sortBy, column) {
+			w.descending = !w.descending
+			return
+		}
+		w.sortBy, w.descending = column, false
+	})
+}
+
+// sortBeside sorts by the column n to the right of the one sorted by.
+func (t *tablePane) sortBeside(n int) {
+	cols := t.snap.columns
+	if len(cols) == 0 {
+		return
+	}
+	at := -1
+	for i, c := range cols {
+		if c.sort != 0 {
+			at = i
+		}
+	}
+	if at < 0 && n < 0 {
+		at = 0
+	}
+	name := cols[(at+n+len(cols))%len(cols)].name
+	t.model.show(func(w *view) { w.sortBy, w.descending = name, false })
+}

@@ -1,0 +1,192 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// textPane shows a text: YAML, a description, the help.
+type textPane struct {
+	*pager
+	app    *app
+	name   string
+	scope  []string
+	of     target // the object it is about, if one
+	load   func(ctx context.Context) ([]string, error)
+	typed  string // the search
+	yaml   bool
+	busy   bool
+	before []string
+	// whole has the YAML with managed fields, and decoded says that a Secret's
+	// data are shown in clear.
+	managed, decoded bool
+}
+
+func newText(a *app, name string, load func(ctx context.Context) ([]string, error)) *textPane {
+	t := &textPane{app: a, name: name, load: load, scope: []string{"text"}}
+	t.pager = newPager(a.theme, newLines(0, func() {}))
+	t.wrap = true
+	t.SetBorder(true).SetBorderStyle(a.theme.border)
+	t.SetBorderPadding(0, 0, 1, 1)
+	return t
+}
+
+func (t *textPane) crumb() string    { return t.name }
+func (t *textPane) scopes() []string { return t.scope }
+func (t *textPane) close()           {}
+
+func (t *textPane) open() {
+	if t.busy {
+		return
+	}
+	t.busy = true
+	t.app.async(func(ctx context.Context) func() {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		text, err := t.load(ctx)
+		return func() {
+			t.busy = false
+			if err != nil {
+				text = []string{err.Error()}
+			}
+			t.lines.set(text)
+			t.app.dirty()
+		}
+	})
+}
+
+func (t *textPane) refresh(time.Time) {}
+
+func (t *textPane) filterText() string { return t.typed }
+
+// setFilter searches: "/" in a text marks matches and goes to the first.
+func (t *textPane) setFilter(text string) {
+	t.typed, t.find, t.found = text, nil, -1
+	if text == "" {
+		return
+	}
+	expr, err := regexp.Compile("(?i)" + text)
+	if err != nil {
+		expr = regexp.MustCompile("(?i)" + regexp.QuoteMeta(text))
+	}
+	t.find = expr
+	t.search(1)
+}
+
+// Draw implements tview.Primitive.
+func (t *textPane) Draw(s tcell.Screen) {
+	t.pager.Draw(s)
+	x, y, w, _ := t.GetRect()
+	title := " " + t.name + " "
+	if t.typed != "" {
+		title += "/" + t.typed + " "
+	}
+	drawText(s, x+max((w-textWidth(title))/2, 1), y, w-2, title, t.app.theme.title)
+}
+
+// paintYAML colours the keys of a line of YAML.
+func (t *theme) paintYAML(line string) []span {
+	if t.plain {
+		return []span{{plainText(line), t.text}}
+	}
+	key, value, ok := strings.Cut(line, ":")
+	if !ok || strings.ContainsAny(key, "\"'{") || value != "" && value[0] != ' ' {
+		return []span{{plainText(line), t.text}}
+	}
+	return []span{{plainText(key), t.title}, {":", t.faint}, {plainText(value), t.text}}
+}
+
+func textActions() []action {
+	text := func(a *app) *pager {
+		switch p := a.top().(type) {
+		case *textPane:
+			return p.pager
+		case *logPane:
+			return p.pager
+		}
+		return nil
+	}
+	both := []string{"text", "log"}
+	return append([]action{
+		{name: "next-match", help: "the next match of the search", on: both, run: func(a *app, _ call) { text(a).search(1) }},
+		{name: "previous-match", help: "the match before", on: both, run: func(a *app, _ call) { text(a).search(-1) }},
+		{name: "copy-text", hint: "copy", help: "copy the text", on: both, run: func(a *app, _ call) {
+			var plain []string
+			for _, l := range text(a).lines.all() {
+				plain = append(plain, stripANSI(l))
+			}
+			a.copy(strings.Join(plain, "\n"))
+		}},
+		{name: "wrap", hint: "wrap", help: "wrap long lines", on: both, run: func(a *app, _ call) { p := text(a); p.wrap = !p.wrap }},
+		{name: "full-screen", help: "the whole screen", on: both, run: func(a *app, _ call) { a.fullScreen = !a.fullScreen }},
+		{name: "managed-fields", hint: "managed fields", help: "show or hide managedFields", on: []string{"yaml"}, run: func(a *app, _ call) {
+			t := a.top().(*textPane)
+			t.managed = !t.managed
+			t.open()
+		}},
+	}, logActions()...)
+}
+
+// showHelp lists what the keys of the pane do, and why some can't.
+func (a *app) showHelp() {
+	p := a.top()
+	var on *target
+	table, _ := p.(*tablePane)
+	if table != nil {
+		if r := table.current(); r != nil {
+			on = &target{kind: table.kind, namespace: r.row.Namespace, name: r.row.Name}
+		}
+	}
+	scopes := append(p.scopes(), "global")
+	help := newText(a, a.words.say("help"), func(ctx context.Context) ([]string, error) {
+		return a.helpLines(ctx, p, scopes, on), nil
+	})
+	a.push(help)
+}
+
+func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target) []string {
+	keys := map[string][]string{}
+	for _, scope := range scopes {
+		for _, b := range a.bindings {
+			if b.scope == scope {
+				keys[b.action] = append(keys[b.action], keyLabel(b.key))
+			}
+		}
+	}
+	var out, others []string
+	for _, act := range allActions() {
+		line := fmt.Sprintf("  %-22s %-20s %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
+		why := a.refuses(act, p)
+		if why == "" && act.verb != "" && on != nil {
+			why = a.rights.refusal(ctx, a.cluster, act, *on)
+		}
+		switch {
+		case why == "":
+			out = append(out, line)
+		case len(keys[act.name]) > 0:
+			out = append(out, line+"   ✗ "+why)
+		default:
+			others = append(others, line+"   ✗ "+why)
+		}
+	}
+	head := []string{"", "  " + a.words.say("Keys and commands of %s", p.crumb()), ""}
+	tail := []string{"", "  " + a.words.say("Not here"), ""}
+	return append(append(append(head, out...), tail...), others...)
+}
+
+// showAliases lists all kinds with their names.
+func (a *app) showAliases() {
+	ks := a.kinds
+	a.push(newText(a, "aliases", func(context.Context) ([]string, error) {
+		out := []string{fmt.Sprintf("%-46s %-34s %s", "RESOURCE", "NAMES", "GROUP")}
+		for _, k := range ks {
+			out = append(out, fmt.Sprintf("%-46s %-34s %s", k.scope(), strings.Join(append([]string{k.singular}, k.short...), ", "), k.group+"/"+k.version))
+		}
+		return out, nil
+	}))
+}

@@ -1,0 +1,31 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+)
+
+// words is the message catalogue of one language. A message is known by its
+// English text; Kubernetes' own terms stay English everywhere.
+type words struct{ other map[string]string }
+
+func newWords(locale string) words {
+	name := strings.ToLower(strings.ReplaceAll(locale, "_", "-"))
+	for _, prefix := range []string{"zh-tw", "zh-hant", "zh-hk", "zh-mo"} {
+		if strings.HasPrefix(name, prefix) {
+			return words{other: traditionalChinese()}
+		}
+	}
+	return words{}
+}
+
+// say is a message in the user's language.
+func (w words) say(text string, args ...any) string {
+	if other, ok := w.other[text]; ok {
+		text = other
+	}
+	if len(args) == 0 {
+		return text
+	}
+	return fmt.Sprintf(text, args...)
+}

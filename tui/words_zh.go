@@ -1,0 +1,24 @@
+package tui
+
+// traditionalChinese is the catalogue of zh-TW.
+func traditionalChinese() map[string]string {
+	return map[string]string{
+		"Data": "資料", "Cluster": "叢集", "User": "使用者", "Space": "命名空間", "all": "全部", "read only": "唯讀",
+		"live": "即時", "behind": "落後", "connecting": "連線中", "reconnecting": "重新連線中", "stale": "過時", "revision": "版本",
+		"loading…": "載入中…", "nothing matches the filter; Esc clears it": "沒有符合篩選的項目；Esc 清除", "there are none": "沒有項目",
+		"faults only": "僅異常", "help": "說明", "Keys and commands of %s": "%s 的按鍵與命令", "Not here": "不適用於此",
+		"not for %s": "不適用於 %s", "this console is read only": "此主控台為唯讀", "nothing to copy, or too much": "沒有可複製的內容，或內容過多",
+		"copied": "已複製", "no kind or command %q; Ctrl-A lists them": "沒有名為 %q 的種類或命令；Ctrl-A 列出全部",
+		"command": "命令", "filter": "篩選", "open": "開啟", "copy": "複製", "wrap": "換行", "managed fields": "受管欄位",
+		"describe": "詳情", "edit": "編輯", "delete": "刪除", "logs": "日誌", "previous": "前次日誌", "shell": "終端",
+		"port-forward": "轉送連接埠", "scale": "擴縮", "restart": "重新啟動", "cordon": "停止排程", "uncordon": "恢復排程", "drain": "清空",
+		"decode": "解碼", "events": "事件", "owner": "擁有者", "trigger": "觸發", "follow": "跟隨", "timestamps": "時間戳記",
+		"Cancel": "取消", "Delete": "刪除", "OK": "確定", "Apply": "套用",
+		"type %q to confirm": "輸入 %q 以確認", "deleted": "已刪除", "scaled": "已擴縮", "restarted": "已重新啟動",
+		"unchanged": "沒有變更", "saved": "已儲存",
+		"Control plane": "控制平面", "Nodes": "節點", "Workloads": "工作負載", "What is wrong now": "目前的問題", "Everything is well.": "一切正常。",
+		"Leader": "領導者", "Follower": "追隨者", "Network traffic": "網路流量", "Container execution": "容器執行", "Architecture": "架構圖",
+		"type a kind or a command": "輸入種類或命令", "filter rows, or search text": "篩選列，或搜尋文字", "what the keys do": "按鍵的作用",
+		"clear the filter, or go back": "清除篩選，或返回", "leave": "離開", "open what the row stands for": "開啟此列代表的物件",
+	}
+}
