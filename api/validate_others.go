@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -214,4 +215,31 @@ func validSignerName(name string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
 	}
 	return append(errs, invalid(at, rest, validation.IsDNS1123Subdomain(rest))...)
+}
+
+// ValidateResourceClaim names the faults of a ResourceClaim.
+func ValidateResourceClaim(c, old *resourcev1.ResourceClaim) field.ErrorList {
+	at := specPath()
+	var errs field.ErrorList
+	if old != nil {
+		errs = append(errs, unchanged(c.Spec, old.Spec, at)...)
+	}
+	seen := map[string]bool{}
+	for i, r := range c.Spec.Devices.Requests {
+		here := at.Child("devices", "requests").Index(i)
+		errs = append(errs, requiredLabel(r.Name, here.Child("name"))...)
+		if seen[r.Name] {
+			errs = append(errs, field.Duplicate(here.Child("name"), r.Name))
+		}
+		seen[r.Name] = true
+		switch {
+		case r.Exactly == nil && len(r.FirstAvailable) == 0:
+			errs = append(errs, field.Required(here, "exactly one of `exactly` or `firstAvailable` is required"))
+		case r.Exactly != nil && len(r.FirstAvailable) > 0:
+			errs = append(errs, field.Invalid(here, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+		case r.Exactly != nil:
+			errs = append(errs, required(r.Exactly.DeviceClassName, here.Child("exactly", "deviceClassName"))...)
+		}
+	}
+	return errs
 }

@@ -16,8 +16,9 @@ func apiextensionsKinds() []*Kind {
 	return []*Kind{kind[crd, apiextensionsv1.CustomResourceDefinitionList]{
 		Plural: "customresourcedefinitions", Short: []string{"crd", "crds"}, In: []string{"api-extensions"}, Cluster: true,
 		Columns: crdColumns(), Row: crdRow,
-		Default: api.DefaultCustomResourceDefinition,
-		Prefix:  "apiextensions.k8s.io/customresourcedefinitions", JSON: true, NeedsRevision: true,
+		Default:  api.DefaultCustomResourceDefinition,
+		Validate: validateDefinition,
+		Prefix:   "apiextensions.k8s.io/customresourcedefinitions", JSON: true, NeedsRevision: true,
 		Prepare: func(c, old *crd) {
 			parts.prepare(c, old)
 			if old == nil {

@@ -34,9 +34,10 @@ func resourceKinds() []*Kind {
 		kind[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]{
 			Plural:  "resourceclaims",
 			Columns: resourceClaimColumns(), Row: resourceClaimRow,
-			Default: api.DefaultResourceClaim,
-			Prepare: claims.prepare,
-			Sub:     Sub{"status": claims.sub()},
+			Default:  api.DefaultResourceClaim,
+			Validate: api.ValidateResourceClaim,
+			Prepare:  claims.prepare,
+			Sub:      Sub{"status": claims.sub()},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]{
 			Plural:  "resourceclaimtemplates",

@@ -1,0 +1,59 @@
+package registry
+
+import (
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func widgetDefinition() *definition {
+	return &definition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}
+}
+
+func TestDefinitionFaults(t *testing.T) {
+	k := row(t, "apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	for name, c := range map[string]struct {
+		change func(*definition)
+		want   string
+	}{
+		"good":      {func(*definition) {}, ""},
+		"name":      {func(c *definition) { c.Name = "w.example.com" }, `metadata.name: Invalid value: "w.example.com": must be spec.names.plural+"."+spec.group`},
+		"no schema": {func(c *definition) { c.Spec.Versions[0].Schema = nil }, "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required"},
+		"no type":   {func(c *definition) { c.Spec.Versions[0].Schema.OpenAPIV3Schema.Type = "" }, "spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root"},
+		"untyped field": {
+			func(c *definition) {
+				c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{"spec": {}}
+			},
+			"spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields",
+		},
+		"two stored": {
+			func(c *definition) {
+				c.Spec.Versions = append(c.Spec.Versions, *c.Spec.Versions[0].DeepCopy())
+				c.Spec.Versions[1].Name = "v2"
+			},
+			"must have exactly one version marked as storage version",
+		},
+	} {
+		obj := widgetDefinition()
+		c.change(obj)
+		errs := k.Validate(write(t, k, obj, nil), nil)
+		if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || errs[0].Error() != c.want && errs[0].Detail != c.want) {
+			t.Errorf("%s: got %v, want %s", name, errs, c.want)
+		}
+	}
+	made := write(t, k, widgetDefinition(), nil)
+	if len(made.Status.StoredVersions) != 1 || made.Spec.Names.ListKind != "WidgetList" || made.Generation != 1 {
+		t.Errorf("created: %+v", made)
+	}
+}
