@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,9 @@ func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
 		return t.Effect == corev1.TaintEffectNoExecute
 	}, true); intolerable {
 		return refuse("TaintToleration", "Predicate TaintToleration failed: node(s) had untolerated taint(s)")
+	}
+	if ctl := w.a.forbiddenSysctl(pod); ctl != "" {
+		return refuse("SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", ctl))
 	}
 	reason, message := w.room(pod)
 	if reason != "" {
@@ -103,6 +107,30 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 		}
 	}
 	return "", ""
+}
+
+// forbiddenSysctl is the first of the pod's sysctls that could harm its
+// neighbours and was not allowed by the configuration.
+func (a *Agent) forbiddenSysctl(pod *corev1.Pod) string {
+	if pod.Spec.SecurityContext == nil {
+		return ""
+	}
+	safe := []string{
+		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
+		"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+	}
+	for _, ctl := range pod.Spec.SecurityContext.Sysctls {
+		name := strings.ReplaceAll(ctl.Name, "/", ".")
+		allowed := slices.Contains(safe, name) || slices.ContainsFunc(a.cfg.Kubelet.AllowedUnsafeSysctls, func(pattern string) bool {
+			prefix, wild := strings.CutSuffix(pattern, "*")
+			return wild && strings.HasPrefix(name, prefix) || pattern == name
+		})
+		if !allowed || pod.Spec.HostNetwork && strings.HasPrefix(name, "net.") || pod.Spec.HostIPC && strings.HasPrefix(name, "kernel.") {
+			return ctl.Name
+		}
+	}
+	return ""
 }
 
 func hostPorts(pod *corev1.Pod) []string {

@@ -85,15 +85,17 @@ type Agent struct {
 
 	serviceInformer cache.SharedIndexInformer
 
-	node        atomic.Pointer[corev1.Node] // as last seen in the API
-	nodeChanged chan struct{}               // one slot: the node's status has to be looked at
-	runtimeName atomic.Value                // string, "containerd"
-	runtimeErr  atomic.Pointer[string]      // why the runtime is not usable
-	apiPodsSeen atomic.Bool
-	staticSeen  atomic.Bool
-	podCIDR     atomic.Pointer[string] // as PodCIDR was told
-	cpuRate     rate
-	wg          sync.WaitGroup // workers that are at work
+	node            atomic.Pointer[corev1.Node] // as last seen in the API
+	nodeChanged     chan struct{}               // one slot: the node's status has to be looked at
+	runtimeName     atomic.Value                // string, "containerd"
+	networkErr      atomic.Pointer[string]      // why the pod network is not usable
+	runtimeErr      atomic.Pointer[string]      // why the runtime is not usable
+	apiPodsSeen     atomic.Bool
+	staticSeen      atomic.Bool
+	runtimeFeatures atomic.Pointer[runtimeapi.StatusResponse]
+	podCIDR         atomic.Pointer[string] // as PodCIDR was told
+	cpuRate         rate
+	wg              sync.WaitGroup // workers that are at work
 }
 
 // Run runs an agent until ctx ends, and leaves its pods running.
@@ -212,6 +214,12 @@ func (a *Agent) watchServices(ctx context.Context) error {
 	return nil
 }
 
+// How often the runtime is listed, with and without its events.
+const (
+	relistFollowing = 10 * time.Second
+	relistBlind     = time.Second
+)
+
 // watchRuntime wakes the worker of each pod that something happens to: from
 // the runtime's events, and from a listing now and then in case one was missed.
 func (a *Agent) watchRuntime(ctx context.Context) error {
@@ -230,9 +238,9 @@ func (a *Agent) watchRuntime(ctx context.Context) error {
 		}
 	})
 	seen := map[string]runState{}
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTimer(time.Second)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -241,10 +249,11 @@ func (a *Agent) watchRuntime(ctx context.Context) error {
 			continue
 		case <-tick.C:
 		}
-		if following.Load() && n%10 != 0 {
-			continue
-		}
 		seen = a.relist(ctx, seen)
+		tick.Reset(relistBlind)
+		if following.Load() {
+			tick.Reset(relistFollowing)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 )
 
 func typesUID(s string) types.UID { return types.UID(s) }
@@ -278,6 +279,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *corev1.NodeStatus {
 	if a.cfg.Simulated {
 		st.NodeInfo.OperatingSystem, st.NodeInfo.OSImage = "linux", "Simulated"
 	}
+	st.RuntimeHandlers, st.Features = a.runtimeAbilities()
 	st.Images = a.nodeImages(ctx)
 	st.VolumesInUse = a.volumesInUse()
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -310,18 +312,21 @@ func (a *Agent) askRuntime(ctx context.Context) (version, unready string) {
 	}
 	a.runtimeName.Store(v.RuntimeName)
 	version = v.RuntimeName + "://" + v.RuntimeVersion
-	if v.RuntimeName == "containerd" && !strings.HasPrefix(v.RuntimeVersion, "v") {
-		version = "containerd://" + v.RuntimeVersion
-	}
-	version = strings.Replace(version, "://v", "://", 1)
+	version = strings.TrimSuffix(strings.Replace(version, "://v", "://", 1), "+unknown")
 	resp, err := a.cfg.Runtime.Status(ctx, false)
 	if err != nil {
 		return version, "container runtime status check failed: " + grpcText(err)
 	}
 	a.runtimeErr.Store(nil)
 	var wrong []string
+	a.runtimeFeatures.Store(resp)
+	a.networkErr.Store(nil)
 	for _, c := range resp.GetStatus().GetConditions() {
 		if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
+			if c.Type == "NetworkReady" {
+				text := fmt.Sprintf("NetworkReady=false reason:%s message:%s", c.Reason, c.Message)
+				a.networkErr.Store(&text)
+			}
 			what := "container runtime network not ready: "
 			if c.Type == "RuntimeReady" {
 				what = "container runtime not ready: "
@@ -330,6 +335,23 @@ func (a *Agent) askRuntime(ctx context.Context) (version, unready string) {
 		}
 	}
 	return version, strings.Join(wrong, ", ")
+}
+
+// runtimeAbilities tells what the runtime and its handlers can do.
+func (a *Agent) runtimeAbilities() ([]corev1.NodeRuntimeHandler, *corev1.NodeFeatures) {
+	resp := a.runtimeFeatures.Load()
+	var out []corev1.NodeRuntimeHandler
+	for _, h := range resp.GetRuntimeHandlers() {
+		out = append(out, corev1.NodeRuntimeHandler{Name: h.Name, Features: &corev1.NodeRuntimeHandlerFeatures{
+			RecursiveReadOnlyMounts: ptr.To(h.GetFeatures().GetRecursiveReadOnlyMounts()),
+			UserNamespaces:          ptr.To(h.GetFeatures().GetUserNamespaces()),
+		}})
+	}
+	slices.SortFunc(out, func(x, y corev1.NodeRuntimeHandler) int { return strings.Compare(x.Name, y.Name) })
+	if f := resp.GetFeatures(); f != nil {
+		return out, &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(f.SupplementalGroupsPolicy)}
+	}
+	return out, nil
 }
 
 // nodeImages lists the largest images, for the scheduler's locality score.

@@ -7,6 +7,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -20,14 +21,25 @@ func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 	if o.a.clients == nil {
 		return nil, errStandalone
 	}
-	return o.a.clients.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	cm, err := o.a.clients.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	return cm, inKubeletWords(err, "configmap", name)
 }
 
 func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	if o.a.clients == nil {
 		return nil, errStandalone
 	}
-	return o.a.clients.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	secret, err := o.a.clients.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	return secret, inKubeletWords(err, "secret", name)
+}
+
+// inKubeletWords says `configmap "x" not found`, as events have always said,
+// where the API says "configmaps".
+func inKubeletWords(err error, what, name string) error {
+	if apierrors.IsNotFound(err) {
+		return apierrors.NewNotFound(corev1.Resource(what), name)
+	}
+	return err
 }
 
 // Token asks for a token of the pod's service account.

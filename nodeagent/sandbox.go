@@ -21,6 +21,10 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, attempt uint3
 	if w.startedAt.IsZero() {
 		w.startedAt = time.Now()
 	}
+	if down := w.a.networkErr.Load(); down != nil && !pod.Spec.HostNetwork {
+		w.event(pod, corev1.EventTypeWarning, "NetworkNotReady", "network is not ready: container runtime network not ready: "+*down)
+		return &startError{reason: "ContainerCreating", until: time.Now().Add(time.Second)}
+	}
 	if !w.a.cfg.Simulated {
 		if err := w.prepare(ctx, pod); err != nil {
 			return err
@@ -116,7 +120,7 @@ func (a *Agent) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodS
 	}
 	if s := pod.Spec.SecurityContext; s != nil {
 		for _, ctl := range s.Sysctls {
-			c.Linux.Sysctls[ctl.Name] = ctl.Value
+			c.Linux.Sysctls[strings.ReplaceAll(ctl.Name, "/", ".")] = ctl.Value
 		}
 	}
 	return c, nil

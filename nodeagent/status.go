@@ -58,14 +58,14 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 		return st
 	}
 	for i := range pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, w.containerReport(pod, &pod.Spec.InitContainers[i], h, old.InitContainerStatuses, wa, now))
+		st.InitContainerStatuses = append(st.InitContainerStatuses, w.containerReport(pod, &pod.Spec.InitContainers[i], h, old.InitContainerStatuses, wa))
 	}
 	for i := range pod.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, w.containerReport(pod, &pod.Spec.Containers[i], h, old.ContainerStatuses, wa, now))
+		st.ContainerStatuses = append(st.ContainerStatuses, w.containerReport(pod, &pod.Spec.Containers[i], h, old.ContainerStatuses, wa))
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, w.containerReport(pod, c, h, old.EphemeralContainerStatuses, wa, now))
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, w.containerReport(pod, c, h, old.EphemeralContainerStatuses, wa))
 	}
 	st.Conditions = keptConditions(old.Conditions, pod.Status.Conditions, podConditions(pod, h, st, now))
 	return st
@@ -115,11 +115,11 @@ func (a *Agent) addresses(pod *corev1.Pod, h have) []string {
 }
 
 // containerReport is the status of one container.
-func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, old []corev1.ContainerStatus, wa want, now time.Time) corev1.ContainerStatus {
+func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, old []corev1.ContainerStatus, wa want) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: ptr.To(false)}
 	all := h.containers[c.Name]
 	if len(all) == 0 {
-		return w.unborn(pod, c, h, old, wa, st, now)
+		return w.unborn(pod, c, h, old, wa, st)
 	}
 	cur := all[0]
 	st.ContainerID = w.a.containerID(cur.id)
@@ -140,7 +140,7 @@ func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, o
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(cur.started)}
 		w.readiness(pod, c, h, cur, &st)
 	case stateExited:
-		w.ended(pod, c, h, cur, wa, &st, now)
+		w.ended(pod, c, h, cur, wa, &st)
 	default:
 		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
@@ -155,7 +155,7 @@ func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, o
 }
 
 // unborn is the status of a container that the runtime knows nothing of.
-func (w *worker) unborn(pod *corev1.Pod, c *corev1.Container, h have, old []corev1.ContainerStatus, wa want, st corev1.ContainerStatus, now time.Time) corev1.ContainerStatus {
+func (w *worker) unborn(pod *corev1.Pod, c *corev1.Container, h have, old []corev1.ContainerStatus, wa want, st corev1.ContainerStatus) corev1.ContainerStatus {
 	for _, before := range old {
 		if before.Name == c.Name && before.ContainerID != "" {
 			if wa.stop != nil && before.State.Terminated != nil {
@@ -219,7 +219,7 @@ func (w *worker) readiness(pod *corev1.Pod, c *corev1.Container, h have, cur con
 
 // ended fills in the state of a container that is not running: terminated, or
 // waiting for its restart.
-func (w *worker) ended(pod *corev1.Pod, c *corev1.Container, h have, cur containerStatus, wa want, st *corev1.ContainerStatus, now time.Time) {
+func (w *worker) ended(pod *corev1.Pod, c *corev1.Container, h have, cur containerStatus, wa want, st *corev1.ContainerStatus) {
 	st.State.Terminated = w.terminated(cur)
 	if initIndex(pod, c.Name) >= 0 && !sidecar(c) {
 		st.Ready = cur.exit == 0
@@ -228,8 +228,8 @@ func (w *worker) ended(pod *corev1.Pod, c *corev1.Container, h have, cur contain
 		return
 	}
 	wait, _ := h.crashWait(cur)
-	if !now.Before(cur.finished.Add(wait)) {
-		return
+	if wait == 0 {
+		return // restarted at once
 	}
 	st.LastTerminationState.Terminated = st.State.Terminated
 	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{

@@ -45,8 +45,9 @@ type startError struct {
 
 func (e *startError) Error() string { return e.reason + ": " + e.message }
 
-// note turns a failed start into a stall: 10 seconds, doubling to 5 minutes,
-// unless the error names its own time.
+// note turns a failed start into a stall: a sandbox is tried again after a
+// second, then ever later up to half a minute, and a container after 10 seconds
+// and later; unless the error names its own time.
 func (w *worker) note(name string, err error) error {
 	if err == nil {
 		delete(w.stalled, name)
@@ -60,14 +61,14 @@ func (w *worker) note(name string, err error) error {
 			failed.reason = "ContainerCreating"
 		}
 	}
-	w.failures[name]++
 	until := failed.until
 	if until.IsZero() {
-		wait := time.Second << min(w.failures[name]-1, 7) // mount and sandbox trouble is often short
+		w.failures[name]++
+		wait := time.Second << min(w.failures[name]-1, 5) // mount and sandbox trouble is often short
 		if name != "" {
 			wait = max(wait, 10*time.Second)
 		}
-		until = time.Now().Add(min(wait, 2*time.Minute))
+		until = time.Now().Add(min(wait, 30*time.Second))
 	}
 	w.stalled[name] = stall{reason: failed.reason, message: failed.message, until: until}
 	w.a.log.Info("start failed", "pod", w.name, "container", name, "err", err)
