@@ -170,8 +170,8 @@ func nextStopping(w want, h have, grace int64, why string) step {
 	var mains, sidecars []victim
 	for name, all := range h.containers {
 		for _, c := range all {
-			if c.state == stateExited {
-				continue
+			if c.state != stateRunning && c.state != stateUnknown {
+				continue // one that was only created goes with its sandbox
 			}
 			v := victim{containerStatus: c, spec: containerNamed(w.pod, name), grace: grace, why: "Stopping container " + name}
 			if why != "" && w.stop != nil && w.stop.phase != "" {

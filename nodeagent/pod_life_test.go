@@ -158,6 +158,7 @@ func TestNext(t *testing.T) {
 
 		{"stop", pod(always, "side:s", "a", "b"), true, sandboxed(running("s"), running("a"), running("b")), "kill a b"},
 		{"stop sidecars in reverse", pod(always, "side:s", "side:t", "a"), true, sandboxed(running("s"), running("t"), exited("a", 0, 0)), "kill t"},
+		{"stop, one only created", pod(always, "a"), true, sandboxed(with(running("a"), func(c *containerStatus) { c.state = stateCreated })), "drop"},
 		{"stop sandbox", pod(always, "a"), true, sandboxed(exited("a", 0, 0)), "drop"},
 		{"stopped", pod(always, "a"), true, stopped(sandboxed(exited("a", 0, 0))), "finish"},
 		{"stop before it began", pod(always, "a"), true, have{}, "finish"},

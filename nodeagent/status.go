@@ -95,7 +95,7 @@ func (w *worker) setPhase(wa want, h have, s step, st *corev1.PodStatus, now tim
 func (h have) allEnded() bool {
 	for _, all := range h.containers {
 		for _, c := range all {
-			if c.state != stateExited {
+			if c.state == stateRunning || c.state == stateUnknown {
 				return false
 			}
 		}
