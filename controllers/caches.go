@@ -50,10 +50,22 @@ func newEnv(ctx context.Context, cfg Config) (*env, error) {
 	return e, e.addIndexes()
 }
 
-// slim drops what no controller reads: managed fields are often half an object.
+// slim drops what no controller reads: managed fields, which are often half an
+// object, and the contents of Secrets and ConfigMaps that are only counted. No
+// controller may write back an object whose contents are dropped here.
 func slim(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
+	}
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		if o.Type != tokenSecretType {
+			o.Data = nil
+		}
+	case *corev1.ConfigMap:
+		if o.Name != rootCAName && keyOf(o) != clusterInfoKey {
+			o.Data, o.BinaryData = nil, nil
+		}
 	}
 	return obj, nil
 }

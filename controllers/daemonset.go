@@ -111,7 +111,7 @@ func (c *daemonSetController) sync(ctx context.Context, key string) (time.Durati
 	if err != nil {
 		return 0, err
 	}
-	fleet := daemonFleet{ds: ds, hash: hash, nodes: everything[corev1.Node](c.nodes()), pods: podsByTarget(pods), now: time.Now()}
+	fleet := daemonFleet{ds: ds, hash: hash, nodes: everything[corev1.Node](c.nodes()), pods: podsByTarget(pods), now: time.Now(), template: newDaemonTemplate(ds)}
 	var acted error
 	again := time.Duration(0)
 	if fresh {

@@ -19,6 +19,21 @@ type daemonFleet struct {
 	nodes []*corev1.Node
 	pods  map[string][]*corev1.Pod
 	now   time.Time
+
+	template daemonTemplate
+}
+
+// daemonTemplate is what decides whether a node suits a DaemonSet. It is made
+// once and asked for every node.
+type daemonTemplate struct {
+	spec     corev1.PodSpec
+	required nodeaffinity.RequiredNodeAffinity
+}
+
+func newDaemonTemplate(ds *appsv1.DaemonSet) daemonTemplate {
+	pod := &corev1.Pod{Spec: *ds.Spec.Template.Spec.DeepCopy()}
+	addDaemonTolerations(&pod.Spec)
+	return daemonTemplate{pod.Spec, nodeaffinity.GetRequiredNodeAffinity(pod)}
 }
 
 // daemonPlan says for which nodes to create a pod and which pods to delete.
@@ -63,21 +78,19 @@ func targetNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// daemonFits says whether a node should get a daemon pod, and whether one that
+// fits says whether a node should get a daemon pod, and whether one that
 // is there may stay: taints that only forbid scheduling do not drive it off.
-func daemonFits(ds *appsv1.DaemonSet, node *corev1.Node) (run, stay bool) {
-	pod := &corev1.Pod{Spec: *ds.Spec.Template.Spec.DeepCopy()}
-	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
+func (t *daemonTemplate) fits(node *corev1.Node) (run, stay bool) {
+	if t.spec.NodeName != "" && t.spec.NodeName != node.Name {
 		return false, false
 	}
-	addDaemonTolerations(&pod.Spec)
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+	if ok, err := t.required.Match(node); err != nil || !ok {
 		return false, false
 	}
 	run, stay = true, true
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || tolerates(&pod.Spec, taint) {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || tolerates(&t.spec, taint) {
 			continue
 		}
 		run = false
@@ -116,7 +129,7 @@ func (f *daemonFleet) plan() daemonPlan {
 
 func (f *daemonFleet) planNode(node *corev1.Node, p *daemonPlan) {
 	pods := f.pods[node.Name]
-	run, stay := daemonFits(f.ds, node)
+	run, stay := f.template.fits(node)
 	switch {
 	case !stay:
 		for _, pod := range pods {
@@ -214,7 +227,7 @@ func (f *daemonFleet) rollingUpdate() daemonPlan {
 	}
 	var desired []*corev1.Node
 	for _, node := range f.nodes {
-		if run, _ := daemonFits(f.ds, node); run {
+		if run, _ := f.template.fits(node); run {
 			desired = append(desired, node)
 		}
 	}
@@ -284,7 +297,7 @@ func (f *daemonFleet) status() (appsv1.DaemonSetStatus, time.Duration) {
 	s := appsv1.DaemonSetStatus{ObservedGeneration: f.ds.Generation, CollisionCount: f.ds.Status.CollisionCount, Conditions: f.ds.Status.Conditions}
 	var again time.Duration
 	for _, node := range f.nodes {
-		run, _ := daemonFits(f.ds, node)
+		run, _ := f.template.fits(node)
 		pods := f.pods[node.Name]
 		if !run {
 			if len(pods) > 0 {

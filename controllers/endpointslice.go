@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,8 +88,12 @@ func nodeTopologyChanged(before, after *corev1.Node) bool {
 // nodeChanged refreshes the zones that topology hints are computed from, and
 // wakes the Services whose pods a new or changed node carries.
 func (c *endpointSliceController) nodeChanged(node *corev1.Node) []string {
-	c.topology.SetNodes(klog.Background(), everything[corev1.Node](c.nodes()))
-	keys := c.topology.GetOverloadedServices()
+	nodes := everything[corev1.Node](c.nodes())
+	var keys []string
+	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != "" }) {
+		c.topology.SetNodes(klog.Background(), nodes)
+		keys = c.topology.GetOverloadedServices()
+	}
 	for _, pod := range indexed[*corev1.Pod](c.pods(), byNode, node.Name) {
 		keys = append(keys, c.servicesOfPod(pod)...)
 	}
@@ -119,18 +124,18 @@ func (c *endpointSliceController) sync(_ context.Context, key string) (time.Dura
 	if svc.Spec.Type == corev1.ServiceTypeExternalName || len(svc.Spec.Selector) == 0 {
 		return 0, nil
 	}
-	var slices []*discoveryv1.EndpointSlice
+	var mine []*discoveryv1.EndpointSlice
 	for _, slice := range inNamespace[*discoveryv1.EndpointSlice](c.slices, namespace) {
 		if slice.Labels[discoveryv1.LabelServiceName] == name && slice.Labels[discoveryv1.LabelManagedBy] == sliceController && slice.DeletionTimestamp == nil {
-			slices = append(slices, slice)
+			mine = append(mine, slice)
 		}
 	}
-	if c.tracker.StaleSlices(svc, slices) {
+	if c.tracker.StaleSlices(svc, mine) {
 		return pause, nil
 	}
 	pods := c.podsOfService(svc)
 	trigger := c.triggers.ComputeEndpointLastChangeTriggerTime(namespace, svc, pods)
-	return 0, c.reconciler.Reconcile(klog.Background(), svc.DeepCopy(), pods, slices, trigger)
+	return 0, c.reconciler.Reconcile(klog.Background(), svc.DeepCopy(), pods, mine, trigger)
 }
 
 // podsOfService are the pods that a Service selects.

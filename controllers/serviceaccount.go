@@ -46,10 +46,12 @@ func settled(err error) error {
 	return err
 }
 
-// newRootCA keeps the ConfigMap kube-root-ca.crt in every namespace, by which
-// pods verify the API server.
+// rootCAName is the ConfigMap by which pods verify the API server.
+const rootCAName = "kube-root-ca.crt"
+
+// newRootCA keeps that ConfigMap in every namespace.
 func newRootCA(e *env) Controller {
-	const name = "kube-root-ca.crt"
+	const name = rootCAName
 	const description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 	namespaces := e.factory.Core().V1().Namespaces().Informer()

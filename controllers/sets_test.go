@@ -19,6 +19,7 @@ func aNode(name string, taints ...corev1.Taint) *corev1.Node {
 func TestDaemonFits(t *testing.T) {
 	ds := &appsv1.DaemonSet{}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	template := newDaemonTemplate(ds)
 	labelled := func(n *corev1.Node) *corev1.Node { n.Labels = map[string]string{"disk": "ssd"}; return n }
 	for _, c := range []struct {
 		name      string
@@ -31,7 +32,7 @@ func TestDaemonFits(t *testing.T) {
 		{"driven off", labelled(aNode("a", corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute})), false, false},
 		{"unreachable nodes keep theirs", labelled(aNode("a", corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})), true, true},
 	} {
-		if run, stay := daemonFits(ds, c.node); run != c.run || stay != c.stay {
+		if run, stay := template.fits(c.node); run != c.run || stay != c.stay {
 			t.Errorf("%s: run %v, stay %v", c.name, run, stay)
 		}
 	}

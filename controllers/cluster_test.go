@@ -1,0 +1,566 @@
+package controllers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/client"
+	"orrery.dev/controllers"
+	"orrery.dev/server"
+	"orrery.dev/server/admission"
+	"orrery.dev/server/auth"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// cluster is our API server over memory storage with all controllers against it,
+// and a stand-in for scheduler and node agents that binds, runs and ends pods.
+type cluster struct {
+	t      *testing.T
+	client kubernetes.Interface
+	config *rest.Config
+	board  *controllers.Board
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	memory := storage.NewMemory()
+	store := storage.New(memory, storage.Options{})
+	kinds := registry.NewBuiltinTable()
+	authz, err := auth.NewAuthorizer(server.AuthSource{Store: store})
+	check(t, err)
+	addresses, err := admission.NewAddresses(store, store, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
+	check(t, err)
+	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Addresses: addresses, Authorizer: authz, Kinds: kinds, CheckGrant: authz.CheckGrant})
+	check(t, err)
+	s, err := server.New(server.Config{
+		Store: store, Kinds: kinds, Admission: chain, Authorizer: authz, Rules: authz,
+		Authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}, true, nil
+		}),
+		Documents: discovery{kinds},
+		Version:   version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
+		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+	})
+	check(t, err)
+	web := httptest.NewServer(s.Handler())
+	for _, run := range []func(context.Context) error{authz.Run, addresses.Run} {
+		all.Go(func() {
+			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Go(func() { store.Run(ctx) })
+	all.Go(func() { s.Run(ctx) })
+	c := &cluster{t: t, config: client.ForComponent(&rest.Config{Host: web.URL}, "test"), board: &controllers.Board{}}
+	c.client, err = kubernetes.NewForConfig(c.config)
+	check(t, err)
+	for range 3 {
+		c.addNode()
+	}
+	managed, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- controllers.Run(managed, controllers.Config{REST: c.config, RootCA: []byte("the authority"), AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
+	}()
+	all.Go(func() { c.play(ctx) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, row := range c.board.Snapshot() {
+				if row.LastError != "" {
+					t.Logf("%s: %d failures, the last for %s: %s", row.Name, row.Failures, row.FailedKey, row.LastError)
+				}
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("controllers: %v", err)
+		}
+		s.Drain()
+		web.CloseClientConnections()
+		web.Close()
+		cancel()
+		all.Wait()
+		memory.Close()
+	})
+	return c
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// discovery serves the lists of groups and resources from the table of kinds.
+type discovery struct{ kinds *registry.Table }
+
+func (d discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var reply any
+	groups := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	seen := map[string]int{}
+	for _, gv := range d.kinds.Versions() {
+		path := "/apis/" + gv.String()
+		if gv.Group == "" {
+			path = "/api/" + gv.Version
+		} else {
+			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+			if i, ok := seen[gv.Group]; ok {
+				groups.Groups[i].Versions = append(groups.Groups[i].Versions, v)
+			} else {
+				seen[gv.Group] = len(groups.Groups)
+				groups.Groups = append(groups.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+			}
+		}
+		if r.URL.Path != path {
+			continue
+		}
+		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+		for _, k := range d.kinds.Kinds() {
+			if k.GroupVersion() == gv {
+				verbs := []string{}
+				for _, v := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} {
+					if k.Can(v) {
+						verbs = append(verbs, v)
+					}
+				}
+				list.APIResources = append(list.APIResources, metav1.APIResource{Name: k.Plural, Kind: k.Kind, Namespaced: k.Namespaced, Verbs: verbs})
+			}
+		}
+		reply = list
+	}
+	switch r.URL.Path {
+	case "/api":
+		reply = &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	case "/apis":
+		reply = groups
+	}
+	if reply == nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(reply)
+}
+
+func (c *cluster) addNode() {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	node, err := c.client.CoreV1().Nodes().Create(context.Background(), node, metav1.CreateOptions{})
+	check(c.t, err)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", 1+len(node.Name)%200)}}
+	_, err = c.client.CoreV1().Nodes().UpdateStatus(context.Background(), node, metav1.UpdateOptions{})
+	check(c.t, err)
+}
+
+// play does what scheduler and node agents do, roughly.
+func (c *cluster) play(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	ip := 1
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		nodes, err2 := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil || err2 != nil {
+			continue
+		}
+		c.beat(ctx, nodes.Items)
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			api := c.client.CoreV1().Pods(pod.Namespace)
+			switch {
+			case pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0:
+				_ = api.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+			case pod.DeletionTimestamp != nil:
+			case pod.Spec.NodeName == "":
+				c.claimNode(ctx, pod, nodes.Items[ip%len(nodes.Items)].Name)
+				target := corev1.ObjectReference{Kind: "Node", Name: chosenNode(pod, nodes.Items[ip%len(nodes.Items)].Name)}
+				_ = api.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: target}, metav1.CreateOptions{})
+				ip++
+			case pod.Status.Phase == corev1.PodPending:
+				pod.Status.Phase = corev1.PodRunning
+				if pod.Labels["runs"] == "once" {
+					pod.Status.Phase = corev1.PodSucceeded
+				}
+				pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", ip/250, 1+ip%250)
+				pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+				_, _ = api.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+				ip++
+			}
+		}
+	}
+}
+
+// beat renews the nodes' signs of life when they are some seconds old.
+func (c *cluster) beat(ctx context.Context, nodes []corev1.Node) {
+	for i := range nodes {
+		ready := &nodes[i].Status.Conditions[0]
+		if time.Since(ready.LastHeartbeatTime.Time) > 5*time.Second {
+			ready.LastHeartbeatTime = metav1.Now()
+			_, _ = c.client.CoreV1().Nodes().UpdateStatus(ctx, &nodes[i], metav1.UpdateOptions{})
+		}
+	}
+}
+
+// chosenNode honours the pin of a daemon pod.
+func chosenNode(pod *corev1.Pod, otherwise string) string {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	}
+	return otherwise
+}
+
+// claimNode tells provisioners where a pod's volumes are to be.
+func (c *cluster) claimNode(ctx context.Context, pod *corev1.Pod, node string) {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim, err := c.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, v.PersistentVolumeClaim.ClaimName, metav1.GetOptions{})
+		if err != nil || claim.Annotations["volume.kubernetes.io/selected-node"] != "" {
+			continue
+		}
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "volume.kubernetes.io/selected-node", node)
+		_, _ = c.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
+	}
+}
+
+// namespace makes a namespace for one story.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	ns, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		_, err := c.client.CoreV1().ServiceAccounts(ns.Name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return ns.Name
+}
+
+func (c *cluster) pods(t *testing.T, namespace string) []corev1.Pod {
+	t.Helper()
+	pods, err := c.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	return pods.Items
+}
+
+func eventually(t *testing.T, holds func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-ticker.C
+	}
+}
+
+func template(labels map[string]string, image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func aDeployment(name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, "image:1"),
+	}}
+}
+
+// TestStories runs the controllers against our own API server.
+func TestStories(t *testing.T) {
+	c := startCluster(t)
+	for _, story := range []struct {
+		name string
+		tell func(*testing.T, *cluster)
+	}{
+		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
+		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory},
+	} {
+		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
+	}
+}
+
+func deploymentStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	apps := c.client.AppsV1()
+	_, err := apps.Deployments(ns).Create(t.Context(), aDeployment("web", 3), metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}, Type: corev1.ServiceTypeLoadBalancer,
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	rolledOut := func(revision, image string) func() error {
+		return func() error {
+			d, err := apps.Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil || d.Annotations["deployment.kubernetes.io/revision"] != revision || d.Status.AvailableReplicas != 3 || d.Status.UpdatedReplicas != 3 || d.Status.Replicas != 3 {
+				return fmt.Errorf("%v: revision %s, %+v", err, d.Annotations["deployment.kubernetes.io/revision"], d.Status)
+			}
+			slices, _ := c.client.DiscoveryV1().EndpointSlices(ns).List(t.Context(), metav1.ListOptions{})
+			if len(slices.Items) != 1 || len(slices.Items[0].Endpoints) != 3 {
+				return fmt.Errorf("slices %+v", slices.Items)
+			}
+			ep, err := c.client.CoreV1().Endpoints(ns).Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil || len(ep.Subsets) != 1 || len(ep.Subsets[0].Addresses) != 3 || ep.Subsets[0].Ports[0].Port != 8080 {
+				return fmt.Errorf("%v: endpoints %+v", err, ep)
+			}
+			for _, pod := range c.pods(t, ns) {
+				if pod.Spec.Containers[0].Image != image {
+					return fmt.Errorf("pod %s runs %s", pod.Name, pod.Spec.Containers[0].Image)
+				}
+			}
+			return nil
+		}
+	}
+	eventually(t, rolledOut("1", "image:1"))
+	d, err := apps.Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+	check(t, err)
+	d.Spec.Template.Spec.Containers[0].Image = "image:2"
+	_, err = apps.Deployments(ns).Update(t.Context(), d, metav1.UpdateOptions{})
+	check(t, err)
+	eventually(t, rolledOut("2", "image:2"))
+	eventually(t, func() error {
+		svc, err := c.client.CoreV1().Services(ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || len(svc.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Errorf("%v: no address for the load balancer", err)
+		}
+		return nil
+	})
+}
+
+func deletionStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	apps := c.client.AppsV1()
+	counts := func() (sets, pods int) {
+		rs, err := apps.ReplicaSets(ns).List(t.Context(), metav1.ListOptions{})
+		check(t, err)
+		return len(rs.Items), len(c.pods(t, ns))
+	}
+	for _, way := range []struct {
+		policy     metav1.DeletionPropagation
+		sets, pods int
+	}{{metav1.DeletePropagationBackground, 0, 0}, {metav1.DeletePropagationForeground, 0, 0}, {metav1.DeletePropagationOrphan, 1, 2}} {
+		_, err := apps.Deployments(ns).Create(t.Context(), aDeployment("web", 2), metav1.CreateOptions{})
+		check(t, err)
+		eventually(t, func() error {
+			if sets, pods := counts(); sets != 1 || pods != 2 {
+				return fmt.Errorf("%d sets, %d pods", sets, pods)
+			}
+			return nil
+		})
+		check(t, apps.Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &way.policy}))
+		eventually(t, func() error {
+			_, err := apps.Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+			if sets, pods := counts(); sets != way.sets || pods != way.pods || !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s: %d sets, %d pods, deployment: %v", way.policy, sets, pods, err)
+			}
+			return nil
+		})
+	}
+	sets, err := apps.ReplicaSets(ns).List(t.Context(), metav1.ListOptions{})
+	check(t, err)
+	if owners := sets.Items[0].OwnerReferences; len(owners) != 0 {
+		t.Errorf("the orphan has owners %v", owners)
+	}
+}
+
+func namespaceStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	_, err := c.client.AppsV1().Deployments(ns).Create(t.Context(), aDeployment("web", 2), metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		m, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil || m.Data["ca.crt"] != "the authority" || len(c.pods(t, ns)) != 2 {
+			return fmt.Errorf("%v: %v, %d pods", err, m.Data, len(c.pods(t, ns)))
+		}
+		return nil
+	})
+	check(t, c.client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		got, err := c.client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%v: %+v", err, got.Status)
+		}
+		return nil
+	})
+}
+
+func jobStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	mode := batchv1.IndexedCompletion
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "sum"}, Spec: batchv1.JobSpec{
+		Completions: ptr(int32(3)), Parallelism: ptr(int32(2)), CompletionMode: &mode, TTLSecondsAfterFinished: ptr(int32(3600)), Template: template(map[string]string{"runs": "once"}, "image:1"),
+	}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	_, err := c.client.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		job, err := c.client.BatchV1().Jobs(ns).Get(t.Context(), "sum", metav1.GetOptions{})
+		if err != nil || job.Status.Succeeded != 3 || job.Status.CompletionTime == nil || job.Status.CompletedIndexes != "0-2" {
+			return fmt.Errorf("%v: %+v", err, job.Status)
+		}
+		return nil
+	})
+	check(t, c.client.BatchV1().Jobs(ns).Delete(t.Context(), "sum", metav1.DeleteOptions{PropagationPolicy: ptr(metav1.DeletePropagationBackground)}))
+	eventually(t, func() error {
+		if n := len(c.pods(t, ns)); n > 0 {
+			return fmt.Errorf("%d pods left", n)
+		}
+		return nil
+	})
+}
+
+func setsStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	labels := map[string]string{"app": "d"}
+	_, err := c.client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, "image:1"),
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	labels = map[string]string{"app": "s"}
+	_, err = c.client.AppsV1().StatefulSets(ns).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{
+		Replicas: ptr(int32(2)), ServiceName: "s", Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, "image:1"),
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		d, err := c.client.AppsV1().DaemonSets(ns).Get(t.Context(), "d", metav1.GetOptions{})
+		check(t, err)
+		s, err := c.client.AppsV1().StatefulSets(ns).Get(t.Context(), "s", metav1.GetOptions{})
+		check(t, err)
+		if d.Status.NumberAvailable != 3 || d.Status.DesiredNumberScheduled != 3 || d.Status.UpdatedNumberScheduled != 3 || s.Status.AvailableReplicas != 2 || s.Status.CurrentRevision == "" {
+			return fmt.Errorf("daemon set %+v, stateful set %+v", d.Status, s.Status)
+		}
+		return nil
+	})
+}
+
+func volumeStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: ptr("local-path"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	_, err := c.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
+	check(t, err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: template(nil, "image:1").Spec}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	_, err = c.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
+	check(t, err)
+	volume := ""
+	eventually(t, func() error {
+		claim, err := c.client.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "data", metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimBound || len(claim.Finalizers) == 0 {
+			return fmt.Errorf("%v: %+v", err, claim)
+		}
+		volume = claim.Spec.VolumeName
+		return nil
+	})
+	check(t, c.client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "data", metav1.DeleteOptions{}))
+	if _, err := c.client.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "data", metav1.GetOptions{}); err != nil {
+		t.Errorf("the claim is in use, and yet: %v", err)
+	}
+	check(t, c.client.CoreV1().Pods(ns).Delete(t.Context(), "user", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		v, err := c.client.CoreV1().PersistentVolumes().Get(t.Context(), volume, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%v: volume %+v", err, v.Status)
+		}
+		return nil
+	})
+}
+
+func limitsStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	_, err := c.client.CoreV1().ResourceQuotas(ns).Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"pods": resource.MustParse("5"), "configmaps": resource.MustParse("5"), "count/deployments.apps": resource.MustParse("2")},
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		q, err := c.client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "q", metav1.GetOptions{})
+		if err != nil || len(q.Status.Hard) != 3 {
+			return fmt.Errorf("%v: %+v", err, q.Status)
+		}
+		return nil
+	})
+	_, err = c.client.AppsV1().Deployments(ns).Create(t.Context(), aDeployment("web", 3), metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.PolicyV1().PodDisruptionBudgets(ns).Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MaxUnavailable: ptr(intstr.FromInt32(1)),
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		q, err := c.client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "q", metav1.GetOptions{})
+		check(t, err)
+		b, err := c.client.PolicyV1().PodDisruptionBudgets(ns).Get(t.Context(), "b", metav1.GetOptions{})
+		check(t, err)
+		pods, maps, deployments := q.Status.Used["pods"], q.Status.Used["configmaps"], q.Status.Used["count/deployments.apps"]
+		if pods.Value() != 3 || maps.Value() != 1 || deployments.Value() != 1 || b.Status.DisruptionsAllowed != 1 || b.Status.ExpectedPods != 3 {
+			return fmt.Errorf("quota %v, budget %+v", q.Status.Used, b.Status)
+		}
+		return nil
+	})
+}
+
+func nodesStory(t *testing.T, c *cluster) {
+	eventually(t, func() error {
+		nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		check(t, err)
+		ranges := map[string]bool{}
+		for _, node := range nodes.Items {
+			ranges[node.Spec.PodCIDR] = true
+			for _, taint := range node.Spec.Taints {
+				if taint.Key == corev1.TaintNodeNotReady {
+					return fmt.Errorf("ready node %s has taint %v", node.Name, taint)
+				}
+			}
+		}
+		if len(ranges) != 3 || !ranges["10.244.0.0/24"] {
+			return fmt.Errorf("ranges %v", ranges)
+		}
+		role, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "edit", metav1.GetOptions{})
+		if err != nil || len(role.Rules) == 0 {
+			return fmt.Errorf("%v: cluster role edit has %d rules", err, len(role.Rules))
+		}
+		return nil
+	})
+}
