@@ -2,12 +2,16 @@ package controllers_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +20,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +40,10 @@ import (
 	"orrery.dev/server/storage"
 )
 
+const issuerURL = "https://kubernetes.default.svc"
+
 // cluster is our API server over memory storage with all controllers against it,
+// each with the rights of its own account,
 // and a stand-in for scheduler and node agents that binds, runs and ends pods.
 type cluster struct {
 	t      *testing.T
@@ -57,11 +65,28 @@ func startCluster(t *testing.T) *cluster {
 	check(t, err)
 	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Addresses: addresses, Authorizer: authz, Kinds: kinds, CheckGrant: authz.CheckGrant})
 	check(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	issuer, err := auth.NewIssuer(auth.IssuerConfig{URL: issuerURL, Key: key, Reader: store})
+	check(t, err)
 	s, err := server.New(server.Config{
 		Store: store, Kinds: kinds, Admission: chain, Authorizer: authz, Rules: authz,
-		Authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-			return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}, true, nil
+		Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			switch token {
+			case "admin":
+				return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}, true, nil
+			case "manager":
+				return &authenticator.Response{User: &user.DefaultInfo{Name: user.KubeControllerManager, Groups: []string{user.AllAuthenticated}}}, true, nil
+			}
+			known, ok, err := issuer.AuthenticateToken(authenticator.WithAudiences(r.Context(), []string{issuerURL}), token)
+			if ok {
+				u := known.User
+				known.User = &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Extra: u.GetExtra(), Groups: append(u.GetGroups(), user.AllAuthenticated)}
+			}
+			return known, ok, err
 		}),
+		Tokens:    issuer,
 		Documents: discovery{kinds},
 		Version:   version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
 		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
@@ -77,16 +102,18 @@ func startCluster(t *testing.T) *cluster {
 	}
 	all.Go(func() { store.Run(ctx) })
 	all.Go(func() { s.Run(ctx) })
-	c := &cluster{t: t, config: client.ForComponent(&rest.Config{Host: web.URL}, "test"), board: &controllers.Board{}}
+	c := &cluster{t: t, config: client.ForComponent(&rest.Config{Host: web.URL, BearerToken: "admin"}, "test"), board: &controllers.Board{}}
 	c.client, err = kubernetes.NewForConfig(c.config)
 	check(t, err)
 	for range 3 {
 		c.addNode()
 	}
+	manager := rest.CopyConfig(c.config)
+	manager.BearerToken = "manager"
 	managed, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- controllers.Run(managed, controllers.Config{REST: c.config, RootCA: []byte("the authority"), AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
+		done <- controllers.Run(managed, controllers.Config{REST: manager, RootCA: []byte("the authority"), AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
 	}()
 	all.Go(func() { c.play(ctx) })
 	t.Cleanup(func() {
@@ -480,7 +507,11 @@ func volumeStory(t *testing.T, c *cluster) {
 		StorageClassName: ptr("local-path"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
-	_, err := c.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
+	_, err := c.client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local-path"}, Provisioner: "orrery.dev/local-path", VolumeBindingMode: ptr(storagev1.VolumeBindingWaitForFirstConsumer),
+	}, metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
 	check(t, err)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: template(nil, "image:1").Spec}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}

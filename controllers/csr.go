@@ -14,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -25,7 +26,9 @@ const (
 
 // newCSRApproving approves the certificates that node agents ask for: their
 // client certificates if RBAC lets the requester have one, and their serving
-// certificates if they are for the node itself and its own addresses.
+// certificates if they are for the node itself and its own addresses. The latter
+// needs a role that the bootstrap roles do not give: "approve" on the signer
+// kubernetes.io/kubelet-serving.
 func newCSRApproving(e *env) Controller {
 	requests := e.csrs()
 	return Controller{
@@ -47,6 +50,9 @@ func newCSRApproving(e *env) Controller {
 				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message,
 			})
 			_, err = e.clients.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, approved, metav1.UpdateOptions{})
+			if apierrors.IsForbidden(err) {
+				return 0, nil // the cluster leaves this signer's requests to somebody else
+			}
 			return 0, ignoreNotFound(err)
 		},
 	}

@@ -17,13 +17,8 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-const (
-	localProvisioner = "orrery.dev/local-path"
-	localClass       = "local-path"
-	defaultClass     = "storageclass.kubernetes.io/is-default-class"
-	// classLook is how often the storage class is looked for.
-	classLook = 10 * time.Minute
-)
+// localProvisioner is what a StorageClass names to get these volumes.
+const localProvisioner = "orrery.dev/local-path"
 
 // localPath provisions volumes that are directories on the node where the first
 // pod that uses them runs: enough for a cluster without other storage. The
@@ -50,16 +45,12 @@ func newLocalPath(e *env) Controller {
 			wakes(c.volumes, func(v *corev1.PersistentVolume) []string { return []string{volumeKey + v.Name} }),
 			reads(c.classes), reads(e.nodes()),
 		},
-		Writes: []string{"persistentvolumes", "storage.k8s.io/storageclasses"},
-		Every:  classLook,
+		Writes: []string{"persistentvolumes"},
 		Sync:   c.sync,
 	}
 }
 
 func (c *localPath) sync(ctx context.Context, key string) (time.Duration, error) {
-	if key == "" {
-		return 0, c.ensureClass(ctx)
-	}
 	if name, ok := strings.CutPrefix(key, volumeKey); ok {
 		return 0, c.reclaim(ctx, cached[corev1.PersistentVolume](c.volumes, name))
 	}
@@ -68,24 +59,6 @@ func (c *localPath) sync(ctx context.Context, key string) (time.Duration, error)
 		return 0, nil
 	}
 	return c.provision(ctx, claim)
-}
-
-// ensureClass offers the storage class, as the default if there is no other.
-func (c *localPath) ensureClass(ctx context.Context) error {
-	if cached[storagev1.StorageClass](c.classes, localClass) != nil {
-		return nil
-	}
-	other := slices.ContainsFunc(everything[storagev1.StorageClass](c.classes), func(s *storagev1.StorageClass) bool { return s.Annotations[defaultClass] == "true" })
-	mode, policy := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
-	class := &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: localClass, Annotations: map[string]string{defaultClass: fmt.Sprint(!other)}},
-		Provisioner: localProvisioner, VolumeBindingMode: &mode, ReclaimPolicy: &policy,
-	}
-	_, err := c.clients.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 func (c *localPath) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -121,13 +123,7 @@ func (c *podGC) onMissingNodes(ctx context.Context, pods []*corev1.Pod, now time
 func (c *podGC) deleteForGood(ctx context.Context, d doomedPod) error {
 	pod := d.pod
 	if !podFinished(pod) && d.reason != "" {
-		changed := pod.DeepCopy()
-		changed.Status.Phase = corev1.PodFailed
-		setPodCondition(changed, corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: d.reason, Message: d.message,
-			LastTransitionTime: metav1.Now(), ObservedGeneration: pod.Generation,
-		})
-		if _, err := c.clients.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{}); ignoreGone(err) != nil {
+		if err := c.fail(ctx, d); ignoreGone(err) != nil {
 			return fmt.Errorf("fail pod %s: %w", keyOf(pod), err)
 		}
 	}
@@ -137,4 +133,22 @@ func (c *podGC) deleteForGood(ctx context.Context, d doomedPod) error {
 		return fmt.Errorf("delete pod %s: %w", keyOf(pod), err)
 	}
 	return nil
+}
+
+// fail records that a pod has ended, and why, by a patch: that is what the
+// controller's role allows.
+func (c *podGC) fail(ctx context.Context, d doomedPod) error {
+	condition := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: d.reason, Message: d.message,
+		LastTransitionTime: metav1.Now(), ObservedGeneration: d.pod.Generation,
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": d.pod.UID},
+		"status":   map[string]any{"phase": corev1.PodFailed, "conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.clients.CoreV1().Pods(d.pod.Namespace).Patch(ctx, d.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }

@@ -1,0 +1,170 @@
+package controllers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestTaintsFollowConditions(t *testing.T) {
+	node := aNode("a", corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	node.Spec.Unschedulable = true
+	taints, changed := mergeTaints(node.Spec.Taints, wantedTaints(node, time.Now()))
+	got := ""
+	for _, taint := range taints {
+		got += taint.Key + ":" + string(taint.Effect) + " "
+	}
+	want := "mine:NoSchedule node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute node.kubernetes.io/unschedulable:NoSchedule "
+	if !changed || got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestToleratedFor(t *testing.T) {
+	taints := []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	for _, c := range []struct {
+		name        string
+		tolerations []corev1.Toleration
+		want        time.Duration
+	}{
+		{"not at all", nil, 0},
+		{"for ever", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, forever},
+		{"for a minute", []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr(int64(60))}}, time.Minute},
+	} {
+		if got := toleratedFor(taints, c.tolerations); got != c.want {
+			t.Errorf("%s: got %v", c.name, got)
+		}
+	}
+}
+
+func TestNodeRanges(t *testing.T) {
+	r := addressRange{netip.MustParsePrefix("10.0.0.0/22"), 24}
+	var taken []netip.Prefix
+	for _, want := range []string{"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"} {
+		got, ok := r.free(append(taken, netip.MustParsePrefix("10.0.1.0/25")))
+		if !ok || got.String() != want {
+			t.Fatalf("got %v, want %s", got, want)
+		}
+		taken = append(taken, got)
+	}
+	if got, ok := r.free(append(taken, netip.MustParsePrefix("10.0.1.0/25"))); ok {
+		t.Errorf("a full range gave %v", got)
+	}
+}
+
+func TestKubeletRequestsAreSigned(t *testing.T) {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	now := time.Now()
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, _ := x509.ParseCertificate(der)
+	asked, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}), Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
+	}}
+	req, err := parseRequest(csr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKubeletClient(req, csr.Spec.Usages); err != nil {
+		t.Error(err)
+	}
+	if err := checkKubeletServing(req, csr.Spec.Usages); err == nil {
+		t.Error("a client request passed as a serving request")
+	}
+	out, err := sign(tls.Certificate{PrivateKey: key, Leaf: leaf}, req, csr.Spec.Usages, 24*time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(out)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || cert.Subject.CommonName != "system:node:a" || cert.NotAfter.After(leaf.NotAfter) {
+		t.Errorf("%v: %v until %v", err, cert.Subject, cert.NotAfter)
+	}
+}
+
+func TestClusterInfoSignatures(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Type: tokenSecretType, Data: map[string][]byte{
+		"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-signing": []byte("true"),
+	}}
+	data := map[string]string{"kubeconfig": "x", "jws-kubeconfig-gone00": "old"}
+	out := signedClusterInfo(data, []*corev1.Secret{secret}, time.Now())
+	if sig := out["jws-kubeconfig-abcdef"]; len(out) != 2 || len(strings.Split(sig, ".")) != 3 {
+		t.Errorf("got %v", out)
+	}
+	if again := signedClusterInfo(out, []*corev1.Secret{secret}, time.Now()); again != nil {
+		t.Errorf("signed anew: %v", again)
+	}
+}
+
+func TestQuotaCountsPods(t *testing.T) {
+	pod := &corev1.Pod{Spec: podTemplate(nil, "i").Spec}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
+	cpu := podUsage(pod, "requests.cpu", time.Now())
+	if cpu.MilliValue() != 250 {
+		t.Errorf("cpu: %v", cpu.String())
+	}
+	pod.Status.Phase = corev1.PodSucceeded
+	if n := podUsage(pod, "pods", time.Now()); n.Value() != 0 {
+		t.Error("a finished pod counts")
+	}
+	if n := podUsage(pod, "count/pods", time.Now()); n.Value() != 1 {
+		t.Error("a finished pod is still an object")
+	}
+	best := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}}
+	if inScope(best, pod) {
+		t.Error("a pod with requests is best effort")
+	}
+}
+
+func TestAutoscalerHoldsBack(t *testing.T) {
+	now := time.Now()
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 20}}
+	p := &hpaPast{}
+	if got := p.limit(hpa, 3, 15, 1, now); got != 7 {
+		t.Errorf("growing from 3 to 15: got %d, want 7 (four more)", got)
+	}
+	if got := p.limit(hpa, 7, 2, 1, now.Add(time.Minute)); got != 7 {
+		t.Errorf("a minute later: got %d, want 7", got)
+	}
+	if got := p.limit(hpa, 7, 2, 1, now.Add(7*time.Minute)); got != 2 {
+		t.Errorf("seven minutes later: got %d, want 2", got)
+	}
+}
+
+func TestAutoscalerSizes(t *testing.T) {
+	g := &podGroups{used: map[string]int64{"a": 200, "b": 200}}
+	if n, _, _ := g.replicas(2, 100); n != 4 {
+		t.Errorf("twice the target: got %d", n)
+	}
+	g.missing = []string{"c"}
+	if n, _, _ := g.replicas(3, 100); n != 4 {
+		t.Errorf("one unknown counts as idle: got %d", n)
+	}
+	g = &podGroups{used: map[string]int64{"a": 95, "b": 100}}
+	if n, _, _ := g.replicas(2, 100); n != 2 {
+		t.Errorf("within tolerance: got %d", n)
+	}
+}
