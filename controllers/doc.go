@@ -13,5 +13,6 @@
 // controller reference), and writes.go, which keeps a sync from deciding on a
 // cache that has not yet seen the same controller's last act.
 //
-// All controllers share one client and one identity.
+// All controllers read from one set of caches; each writes as a service account
+// of its own (identity.go).
 package controllers
