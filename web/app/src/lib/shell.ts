@@ -139,7 +139,7 @@ function withNonce(doc: Document): Document {
     get(target, property) {
       if (property === 'createElement') {
         return (tag: string, options?: ElementCreationOptions) => {
-          const element = target.createElement(tag, options)
+          const element = Document.prototype.createElement.call(target, tag, options)
           if (tag === 'style') element.nonce = nonce()
           element.setAttribute = function (this: HTMLElement, name: string, value: string) {
             if (name === 'style') this.style.cssText = value

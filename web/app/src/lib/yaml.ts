@@ -51,7 +51,7 @@ function literal(v: string, depth: number): string {
 const special = /^(?:true|false|yes|no|on|off|y|n|null|~|[-+.]?\d[\d_,.eExXoOa-fA-F:+-]*|\.inf|\.nan|[-+]?\.(?:inf|nan))$/i
 
 function scalar(v: string): string {
-  const plain = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\x00-\x1f\x7f]*$/.test(v) || /^-[^\s-]/.test(v)
+  const plain = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\x00-\x1f\x7f]*$/.test(v) || /^-(?!--)[^\s\x00-\x1f][^\x00-\x1f\x7f]*$/.test(v)
   if (!plain || special.test(v) || /: |:$| #|\s$/.test(v)) return JSON.stringify(v)
   return v
 }

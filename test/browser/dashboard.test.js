@@ -1,0 +1,271 @@
+// The dashboard against a running cluster: ORRERY_URL and ORRERY_TOKEN say which
+// (by default the fake of this folder). It needs at least one node and one pod.
+import AxeBuilder from '@axe-core/playwright'
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { base, launch, token, visit } from './browser.js'
+
+let browser
+before(async () => {
+  browser = await launch()
+})
+after(() => browser?.close())
+
+/** on runs body with a page, and fails if the page complained about anything. */
+async function on(path, options, body) {
+  const page = await visit(browser, path, options)
+  page.setDefaultTimeout(15_000)
+  try {
+    await body(page)
+    assert.deepEqual(page.problems, [], 'the page complained')
+  } finally {
+    await page.context().close()
+  }
+}
+
+/** kube asks the API server as the page would. */
+async function kube(page, method, path, data) {
+  const answer = await page.request.fetch(`${base}/ui/k8s${path}`, { method, data, headers: { Origin: base, 'Content-Type': 'application/json' } })
+  assert.ok(answer.ok(), `${method} ${path}: ${answer.status()} ${await answer.text()}`)
+  return answer.json()
+}
+
+const unique = (what) => `${what}-${Date.now().toString(36)}`
+const grid = (page) => page.getByRole('grid')
+const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
+const live = (page) => page.locator('[data-revision]').waitFor()
+const configMaps = '/api/v1/namespaces/default/configmaps'
+const configMap = (name) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: { greeting: 'hello\nworld\n' } })
+
+describe('sign-in', () => {
+  test('a wrong token is refused, a right one opens the page', async () => {
+    const page = await visit(browser, '/', { signedIn: false })
+    await page.getByLabel('Bearer token').fill('wrong')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('alert').waitFor()
+    await page.getByLabel('Bearer token').fill(token)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await live(page)
+    const cookie = (await page.context().cookies()).find((c) => c.name.includes('orrery'))
+    assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict')
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByLabel('Bearer token').waitFor()
+    await page.context().close()
+  })
+
+  test('a token behind # signs in and leaves the address', async () => {
+    const page = await visit(browser, `/#token=${encodeURIComponent(token)}`, { signedIn: false })
+    await live(page)
+    assert.ok(!page.url().includes('token'))
+    await page.context().close()
+  })
+})
+
+describe('views', () => {
+  test('overview shows control plane, nodes and workloads', () =>
+    on('/', {}, async (page) => {
+      await live(page)
+      for (const name of ['API server', 'etcd', 'Scheduler', 'Controller manager']) await page.getByRole('link', { name: new RegExp(name) }).first().waitFor()
+      await page.getByRole('heading', { name: 'Nodes' }).waitFor()
+      await page.getByRole('link', { name: /of \d+ ready/ }).waitFor()
+    }))
+
+  test('a table follows the cluster, without a reload', () =>
+    on('/k/configmaps', {}, async (page) => {
+      const name = unique('live')
+      await live(page)
+      await kube(page, 'POST', configMaps, configMap(name))
+      await rowNamed(page, name).waitFor()
+      await kube(page, 'DELETE', `${configMaps}/${name}`)
+      await rowNamed(page, name).waitFor({ state: 'detached' })
+    }))
+
+  test('filter, order and the address', () =>
+    on('/k/namespaces', {}, async (page) => {
+      await rowNamed(page, 'kube-system').waitFor()
+      await page.locator('[data-filter]').fill('^default$')
+      await page.waitForFunction(() => /^1 of /.test(document.querySelector('[data-count]').textContent))
+      assert.match(page.url(), /[?&]q=/)
+      await page.locator('[data-filter]').fill('')
+      const age = grid(page).getByRole('columnheader', { name: 'Age' })
+      await age.getByRole('button').click()
+      assert.match(page.url(), /sort=Age/)
+      assert.equal(await age.getAttribute('aria-sort'), 'ascending')
+      await page.reload()
+      await age.waitFor()
+      assert.equal(await age.getAttribute('aria-sort'), 'ascending')
+    }))
+
+  test('pods have kubectl’s columns', () =>
+    on('/k/pods', {}, async (page) => {
+      await rowNamed(page, /./).nth(1).waitFor()
+      for (const name of ['Name', 'Namespace', 'Ready', 'Status', 'Restarts', 'Age']) await grid(page).getByRole('columnheader', { name, exact: true }).waitFor()
+      await page.getByRole('button', { name: 'All columns' }).click()
+      await grid(page).getByRole('columnheader', { name: 'Node', exact: true }).waitFor()
+    }))
+
+  test('keys move through rows and open one', () =>
+    on('/k/nodes', {}, async (page) => {
+      await rowNamed(page, /./).nth(1).waitFor()
+      await grid(page).focus()
+      await page.keyboard.press('Enter')
+      await page.locator('[data-object^="nodes//"]').waitFor()
+      await page.keyboard.press('y')
+      await page.waitForURL(/t=yaml/)
+      await page.keyboard.press('Escape')
+      await page.locator('[data-object]').waitFor({ state: 'detached' })
+    }))
+
+  test('the palette goes to any kind', () =>
+    on('/', {}, async (page) => {
+      await live(page)
+      await page.getByRole('link', { name: 'Deployments' }).first().waitFor()
+      await page.keyboard.press(':')
+      await page.keyboard.type('cm kube-system')
+      await page.keyboard.press('Enter')
+      await page.waitForURL(/\/k\/configmaps\?.*ns=kube-system/)
+    }))
+})
+
+describe('an object', () => {
+  test('YAML follows the object', () =>
+    on('/k/configmaps', {}, async (page) => {
+      const name = unique('yaml')
+      await kube(page, 'POST', configMaps, configMap(name))
+      await page.goto(`${base}/ui/k/configmaps?o=configmaps/default/${name}&t=yaml`)
+      await page.locator('.cm-content', { hasText: 'greeting: |' }).waitFor()
+      await page.request.fetch(`${base}/ui/k8s${configMaps}/${name}`, { method: 'PATCH', data: JSON.stringify({ data: { greeting: 'changed' } }), headers: { Origin: base, 'Content-Type': 'application/merge-patch+json' } })
+      await page.locator('.cm-content', { hasText: 'greeting: changed' }).waitFor()
+      await kube(page, 'DELETE', `${configMaps}/${name}`)
+      await page.getByText('does not exist').waitFor()
+    }))
+
+  test('is deleted after a question', () =>
+    on('/k/configmaps', {}, async (page) => {
+      const name = unique('gone')
+      await kube(page, 'POST', configMaps, configMap(name))
+      await page.goto(`${base}/ui/k/configmaps?o=configmaps/default/${name}`)
+      await page.locator('[data-action="action.delete"]:enabled').click()
+      await page.locator('[data-confirm]').click()
+      await rowNamed(page, name).waitFor({ state: 'detached' })
+    }))
+})
+
+describe('logs and shells', () => {
+  async function running(page) {
+    const list = await kube(page, 'GET', '/api/v1/pods')
+    // The oldest is the least likely to go away in the middle of the test.
+    const pod = list.items.filter((p) => p.status.phase === 'Running').sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp))[0]
+    assert.ok(pod, 'no pod is running')
+    return pod.metadata
+  }
+
+  test('a log is followed, and survives navigation', () =>
+    on('/k/pods', {}, async (page) => {
+      const { namespace, name } = await running(page)
+      await page.goto(`${base}/ui/k/pods?dock=logs:${namespace}:${name}:`)
+      const log = page.getByRole('log')
+      await log.waitFor()
+      await page.getByText(/· (following|ended)/).waitFor()
+      await page.getByRole('link', { name: 'Overview' }).click()
+      await log.waitFor()
+      assert.match(page.url(), /dock=logs/)
+    }))
+
+  test('a shell opens with the size of its pane', { skip: process.env.ORRERY_NO_SHELL }, () =>
+    on('/k/pods', {}, async (page) => {
+      const { namespace, name } = await running(page)
+      await page.goto(`${base}/ui/k/pods?dock=shell:${namespace}:${name}:`)
+      await page.locator('.xterm-rows', { hasText: '#' }).waitFor()
+      await page.locator('.xterm-helper-textarea').focus()
+      await page.keyboard.type('stty size\r')
+      await page.locator('.xterm-rows', { hasText: /Width|\d+ \d+/ }).waitFor()
+    }))
+})
+
+describe('map', () => {
+  test('shows every part, and explains what is chosen', () =>
+    on('/map', {}, async (page) => {
+      for (const name of ['API server', 'etcd', 'Scheduler', 'Controller manager', 'kubelet', 'kube-proxy']) await page.getByRole('button', { name: new RegExp(`^${name}`) }).first().waitFor()
+      await page.getByRole('button', { name: /^Scheduler/ }).first().click()
+      await page.getByText('new pods stay Pending').waitFor()
+      assert.match(page.url(), /focus=scheduler/)
+    }))
+
+  test('goes into etcd and into a node, and speaks Traditional Chinese', () =>
+    on('/map?view=etcd', { language: 'zh-TW' }, async (page) => {
+      await page.locator('svg text', { hasText: '主節點' }).first().waitFor()
+      const nodes = await kube(page, 'GET', '/api/v1/nodes')
+      await page.goto(`${base}/ui/map?view=node:${nodes.items[0].metadata.name}`)
+      await page.locator('svg text', { hasText: '網路流量' }).first().waitFor()
+      await page.locator('svg text', { hasText: '容器執行' }).last().waitFor()
+    }))
+
+  test('the language can be switched, and stays', () =>
+    on('/', {}, async (page) => {
+      await page.locator('[data-language=en]').click()
+      await page.getByRole('link', { name: '架構圖' }).first().waitFor()
+      await page.reload()
+      await page.getByRole('link', { name: '架構圖' }).first().waitFor()
+      assert.equal(await page.locator('html').getAttribute('lang'), 'zh-TW')
+    }))
+})
+
+describe('when the connection breaks', () => {
+  test('the page says so, and is live again without a reload, with nothing lost', async () => {
+    const context = await browser.newContext({ ignoreHTTPSErrors: true })
+    const page = await context.newPage()
+    let cut = false
+    const open = new Set()
+    await page.routeWebSocket(/\/orrery\/v1\/stream$/, (socket) => {
+      if (cut) return socket.close()
+      socket.connectToServer()
+      open.add(socket)
+    })
+    await page.request.post(`${base}/ui/session`, { data: { token }, headers: { Origin: base } })
+    const gone = unique('gone')
+    const fresh = unique('fresh')
+    await kube(page, 'POST', configMaps, configMap(gone))
+    await page.goto(`${base}/ui/k/configmaps`)
+    await rowNamed(page, gone).waitFor()
+    await page.evaluate(() => (window.untouched = true))
+
+    cut = true
+    for (const socket of open) await socket.close()
+    await page.getByText('reconnecting').waitFor({ timeout: 2000 })
+    await kube(page, 'DELETE', `${configMaps}/${gone}`)
+    await kube(page, 'POST', configMaps, configMap(fresh))
+    assert.equal(await rowNamed(page, gone).count(), 1, 'rows stay while it is down')
+
+    cut = false
+    await rowNamed(page, fresh).waitFor({ timeout: 5000 })
+    await rowNamed(page, gone).waitFor({ state: 'detached' })
+    assert.ok(await page.evaluate(() => window.untouched), 'the page was loaded again')
+    await kube(page, 'DELETE', `${configMaps}/${fresh}`)
+    await context.close()
+  })
+})
+
+describe('accessibility', () => {
+  for (const [name, path, options] of [
+    ['sign-in', '/', { signedIn: false }],
+    ['overview', '/'],
+    ['overview, dark', '/', { dark: true }],
+    ['pods', '/k/pods'],
+    ['pods, narrow', '/k/pods', { width: 390, height: 844 }],
+    ['pods, dark', '/k/pods', { dark: true }],
+    ['map', '/map?focus=apiserver'],
+    ['map, dark', '/map?view=etcd', { dark: true }],
+    ['kinds', '/kinds'],
+    ['namespace', '/k/namespaces?o=namespaces//default'],
+  ]) {
+    test(name, async () => {
+      const page = await visit(browser, path, options)
+      await page.locator('main').first().waitFor()
+      await page.waitForTimeout(700)
+      const { violations } = await new AxeBuilder({ page }).analyze()
+      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [])
+      await page.context().close()
+    })
+  }
+})
