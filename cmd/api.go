@@ -63,7 +63,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
-	addresses, chain, err := o.admission(store, authz)
+	addresses, chain, err := o.admission(store, kinds, authz)
 	if err != nil {
 		return nil, err
 	}
@@ -89,22 +89,24 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS},
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
-		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
-		AuditLog:  o.auditLog,
-		Extra:     map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
-		Public:    map[string]http.Handler{web.Prefix: dashboard},
-		Log:       log,
+		Bootstrap:  []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		AuditLog:   o.auditLog,
+		Components: o.components,
+		Extra:      map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
+		Public:     map[string]http.Handler{web.Prefix: dashboard},
+		Log:        log,
 	})
 	if err != nil {
 		return nil, err
 	}
+	glass.Checks = parts.server.ComponentChecks()
 	return parts, nil
 }
 
 // nodePorts is upstream's default.
 var nodePorts = admission.PortRange{First: 30000, Last: 32767}
 
-func (o *apiOptions) admission(store *storage.Store, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
+func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
 	var ranges []netip.Prefix
 	for text := range strings.SplitSeq(o.serviceCIDR, ",") {
 		prefix, err := netip.ParsePrefix(text)
@@ -117,7 +119,7 @@ func (o *apiOptions) admission(store *storage.Store, authz *auth.Authorizer) (*a
 	if err != nil {
 		return nil, nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
-	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
+	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Kinds: kinds, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,11 +186,11 @@ func (o *apiOptions) authenticator(store *storage.Store, issuer *auth.Issuer) (*
 		if file == "" {
 			return nil, nil
 		}
-		certificates, err := cluster.ReadPool(file)
+		certificates, err := cluster.NewReloadingPool(file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
-		return func() *x509.CertPool { return certificates }, nil
+		return certificates.Pool, nil
 	}
 	var err error
 	if config.ClientCAs, err = pool("--client-ca-file", o.clientCA); err != nil {

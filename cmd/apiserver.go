@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/cluster"
+	"orrery.dev/server"
 )
 
 // apiOptions are the flags of kube-apiserver that have a meaning here, by
@@ -37,6 +38,9 @@ type apiOptions struct {
 	disabledAdmission                  []string
 	anonymous                          bool
 	ignored                            ignoredFlags
+
+	// components are asked for componentstatuses; nil: those on this machine.
+	components []server.Check
 }
 
 // ignoredFlags are accepted since manifests carry them, and change nothing: what
@@ -147,7 +151,7 @@ func (o *apiOptions) serve(ctx context.Context, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
-	server := &http.Server{
+	listening := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 32 * time.Second, MaxHeaderBytes: 1 << 20,
 		// Watches are streams of one connection; the default of 250 is too few
 		// for a controller manager.
@@ -165,11 +169,11 @@ func (o *apiOptions) serve(ctx context.Context, handler http.Handler) error {
 		defer close(done)
 		grace, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		if server.Shutdown(grace) != nil {
-			server.Close()
+		if listening.Shutdown(grace) != nil {
+			listening.Close()
 		}
 	})
-	err = server.ServeTLS(listener, "", "")
+	err = listening.ServeTLS(listener, "", "")
 	if !stop() {
 		<-done
 	}

@@ -78,7 +78,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add("cluster", newUpCommand(), newStatusCommand(), newDownCommand(), newKubeconfigCommand(), newImageCommand())
-	add("look", newDashboardCommand(), newForeignStub("kubectl", "The Kubernetes command line, as everywhere else"),
+	add("look", newDashboardCommand(), newTUICommand(), newForeignStub("kubectl", "The Kubernetes command line, as everywhere else"),
 		newForeignStub("etcdctl", "Look into etcd"), newForeignStub("etcdutl", "Work on etcd's files: snapshots, restore, defragmentation"))
 	add("part", newEtcdCommand(), newAPIServerCommand(), newControllerManagerCommand(), newSchedulerCommand(),
 		newKubeletCommand(), newProxyCommand(), newDNSCommand(), newContainerdCommand())

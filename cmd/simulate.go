@@ -20,6 +20,7 @@ import (
 	"orrery.dev/nodeagent"
 	"orrery.dev/nodeagent/simulate"
 	"orrery.dev/scheduler"
+	"orrery.dev/server"
 )
 
 // simulateDir is where a simulated cluster keeps its things.
@@ -145,8 +146,12 @@ func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR stri
 		proxyCA: pki("front-proxy-ca.crt"), proxyNames: []string{"front-proxy-client"},
 		issuer: "https://kubernetes.default.svc.cluster.local", signingKey: pki("sa.key"), verifyKeys: []string{pki("sa.pub")},
 		serviceCIDR: serviceCIDR,
+		// They run in this process: where one ends, all do.
+		components: []server.Check{{Name: "scheduler", Ask: inProcess}, {Name: "controller-manager", Ask: inProcess}, {Name: "etcd-0", Ask: inProcess}},
 	}
 }
+
+func inProcess(context.Context) (string, error) { return "ok", nil }
 
 // runSimulatedParts runs everything that is a client of the API.
 func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, o upOptions, log *slog.Logger) error {

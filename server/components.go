@@ -20,9 +20,9 @@ import (
 // componentstatuses is an old view of the control plane on this machine: each
 // component is asked whether it is well when the object is read.
 
-// components are the components that componentstatuses shows, unless the
-// configuration names others.
-func (s *Server) components() []Check {
+// ComponentChecks are the components that componentstatuses and the map show:
+// those on this machine, unless the configuration names others.
+func (s *Server) ComponentChecks() []Check {
 	if s.Components != nil {
 		return s.Components
 	}
@@ -76,7 +76,7 @@ const componentWarning = "v1 ComponentStatus is deprecated in v1.19+"
 
 func (c *call) getComponent() error {
 	c.warn(componentWarning)
-	for _, p := range c.s.components() {
+	for _, p := range c.s.ComponentChecks() {
 		if p.Name == c.Name {
 			return c.reply(http.StatusOK, componentStatus(c.r.Context(), p), c.kind.GroupVersionKind)
 		}
@@ -87,7 +87,7 @@ func (c *call) getComponent() error {
 func (c *call) listComponents() error {
 	c.warn(componentWarning)
 	c.flushWarnings()
-	components := c.s.components()
+	components := c.s.ComponentChecks()
 	items := make([]*storage.Item, len(components))
 	var asking sync.WaitGroup
 	for i, p := range components {
