@@ -75,8 +75,8 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
-	hub := stream.New(stream.Config{Source: &server.StreamSource{Table: kinds, Store: store}, Authorizer: authz})
-	glass := &server.Glass{Version: orreryVersion, Etcd: etcd}
+	hub := server.NewStream(kinds, store, authz, log)
+	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
 	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub}
 	dashboard, err := o.dashboard(authn, parts)
 	if err != nil {

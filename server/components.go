@@ -26,10 +26,16 @@ func (s *Server) ComponentChecks() []Check {
 	if s.Components != nil {
 		return s.Components
 	}
+	return LocalComponents(s.Store)
+}
+
+// LocalComponents asks the scheduler and the controller manager of this machine,
+// and etcd.
+func LocalComponents(store *storage.Store) []Check {
 	return []Check{
 		{"scheduler", askHealth("https://127.0.0.1:10259/healthz")},
 		{"controller-manager", askHealth("https://127.0.0.1:10257/healthz")},
-		{"etcd-0", func(ctx context.Context) (string, error) { return "ok", s.Store.Ready(ctx) }},
+		{"etcd-0", func(ctx context.Context) (string, error) { return "ok", store.Ready(ctx) }},
 	}
 }
 

@@ -16,7 +16,7 @@ type Config struct {
 	Authorizer Authorizer
 	// User is whom the server authenticated the request as; nil refuses it.
 	User func(*http.Request) user.Info
-	Log  *slog.Logger
+	Log  *slog.Logger // nil: silence
 }
 
 // Hub serves the row protocol at api.StreamPath.
@@ -27,6 +27,9 @@ type Hub struct {
 
 // New makes a hub.
 func New(c Config) *Hub {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Hub{config: c, upgrader: websocket.Upgrader{
 		Subprotocols:      []string{api.StreamProtocol},
 		EnableCompression: true,
