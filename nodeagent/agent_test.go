@@ -290,3 +290,23 @@ func TestStaticPodAndItsMirror(t *testing.T) {
 	l.untilEmpty()
 	until(t, "mirror gone", func() (*corev1.Pod, bool) { p := l.pod("web-node-1"); return p, p == nil })
 }
+
+// The node controller marks the pods of a node that it takes for dead as not
+// ready; an agent that is alive takes that back.
+func TestStatusThatSomebodyElseChangedIsSaidAgain(t *testing.T) {
+	l := newLab(t)
+	l.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	})
+	changed := l.untilReady("web").DeepCopy()
+	for i := range changed.Status.Conditions {
+		if changed.Status.Conditions[i].Type == corev1.PodReady {
+			changed.Status.Conditions[i].Status = corev1.ConditionFalse
+		}
+	}
+	if _, err := l.api.CoreV1().Pods("ns").UpdateStatus(context.Background(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.untilReady("web")
+}

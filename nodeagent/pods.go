@@ -51,10 +51,12 @@ func (s *podSet) set(pod *corev1.Pod) {
 		w := s.staticNamed(pod)
 		s.mu.Unlock()
 		if w != nil {
+			s.a.statuses.observe(w.uid, pod)
 			w.touch()
 		}
 		return
 	}
+	s.a.statuses.observe(pod.UID, pod)
 	w := s.workers[pod.UID]
 	if w == nil {
 		w = newWorker(s.a, pod)

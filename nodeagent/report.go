@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
@@ -30,6 +31,7 @@ type statusEntry struct {
 	pod    *corev1.Pod // as last seen in its source
 	status *corev1.PodStatus
 	sent   *corev1.PodStatus
+	sentAt string    // resourceVersion that sending it made
 	mirror types.UID // of the mirror that sent went to
 	queued bool
 	delete bool // take the pod out of the API after the status
@@ -184,7 +186,7 @@ func (s *statusWriter) write(ctx context.Context, uid types.UID) error {
 		if err != nil {
 			return err
 		}
-		_, err = pods.Patch(ctx, target.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		made, err := pods.Patch(ctx, target.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // deleted, or another pod of that name
 		}
@@ -193,7 +195,7 @@ func (s *statusWriter) write(ctx context.Context, uid types.UID) error {
 		}
 		s.mu.Lock()
 		if e := s.entries[uid]; e != nil {
-			e.sent, e.mirror = status, target.UID
+			e.sent, e.sentAt, e.mirror = status, made.ResourceVersion, target.UID
 		}
 		s.mu.Unlock()
 	}
@@ -206,6 +208,50 @@ func (s *statusWriter) write(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	return err
+}
+
+// observe compares what the API has of a pod (of a static pod's mirror) with what
+// was last sent. Somebody else may have written what is ours to say: the node
+// controller does, when it takes the node for dead. Then it is said again.
+func (s *statusWriter) observe(uid types.UID, seen *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[uid]
+	if e == nil || e.sent == nil || e.mirror != seen.UID || !isOursChanged(e.sent, &seen.Status) {
+		return
+	}
+	if order, err := resourceversion.CompareResourceVersion(seen.ResourceVersion, e.sentAt); err == nil && order < 0 {
+		return // from before our last word
+	}
+	e.sent = seen.Status.DeepCopy()
+	time.AfterFunc(contradictAfter, func() { s.resend(uid) })
+}
+
+// contradictAfter keeps us and the node controller from talking past each other
+// while the node is in fact not ready.
+const contradictAfter = time.Second
+
+// isOursChanged looks at the conditions that only a node agent sets, and the
+// phase.
+func isOursChanged(sent, seen *corev1.PodStatus) bool {
+	if sent.Phase != seen.Phase {
+		return true
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers} {
+		if conditionStatus(sent, kind) != conditionStatus(seen, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func conditionStatus(st *corev1.PodStatus, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for i := range st.Conditions {
+		if st.Conditions[i].Type == kind {
+			return st.Conditions[i].Status
+		}
+	}
+	return ""
 }
 
 // statusPatch is the difference between two statuses, for the pod with uid
