@@ -40,8 +40,7 @@ With --purge that goes as well, and the next orrery up makes a new cluster.`,
 	return c
 }
 
-// runDown undoes `orrery up`, last things first. Each step does what is left to
-// do, so that a second run finishes what a killed one began.
+// runDown finds the cluster on this machine and takes it down.
 func runDown(ctx context.Context, out io.Writer, dataDir string, purge bool) error {
 	if os.Geteuid() != 0 {
 		return errors.New("stopping a cluster needs root: run it with sudo")
@@ -53,6 +52,12 @@ func runDown(ctx context.Context, out io.Writer, dataDir string, purge bool) err
 		}
 		n = &node{layout: cluster.Layout{Dir: dataDir}}
 	}
+	return n.takeDown(ctx, out, purge)
+}
+
+// takeDown undoes bringUp, last things first. Each step does what is left to do,
+// so that a second run finishes what a killed one began.
+func (n *node) takeDown(ctx context.Context, out io.Writer, purge bool) error {
 	say := newProgress(out)
 	steps := []struct {
 		what string

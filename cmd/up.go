@@ -31,6 +31,7 @@ type upOptions struct {
 	serviceCIDR     string
 	podCIDR         string
 	timeout         time.Duration
+	foreground      bool
 	simulate        bool
 	nodes           int
 	address         string
@@ -46,6 +47,11 @@ func newUpCommand() *cobra.Command {
 The node agent and the container runtime run on the host; everything else runs
 in pods: etcd, API server, scheduler and controller manager as static pods,
 kube-proxy and DNS through the API. All state is below --data-dir.
+
+It returns once the cluster is usable, and the cluster runs on. With --foreground
+it stays, starts the node agent and the container runtime again when they end,
+and when it is told to end (SIGTERM, Ctrl-C) stops the cluster as orrery down
+does. As process 1, in a container, it always stays.
 
 With --simulate nothing needs root: the same API server, scheduler and
 controllers run in this process over an embedded etcd, and the nodes pretend to
@@ -67,25 +73,43 @@ run their pods. It stops with Ctrl-C.`,
 	f.StringVar(&o.serviceCIDR, "service-cidr", "10.96.0.0/12", "addresses of Services")
 	f.StringVar(&o.podCIDR, "pod-cidr", "10.244.0.0/16", "addresses of pods")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait until the cluster is usable")
+	f.BoolVar(&o.foreground, "foreground", os.Getpid() == 1, "stay, and stop the cluster at the end")
 	f.BoolVar(&o.simulate, "simulate", false, "simulate the nodes; no root needed")
 	f.IntVar(&o.nodes, "nodes", 1, "number of simulated nodes")
 	f.StringVar(&o.address, "address", "127.0.0.1:6443", "where the simulated cluster's API server listens")
 	return c
 }
 
-// runUp brings the cluster up step by step. Each step leaves alone what is as it
-// should be, so that a second run does nothing and one after a crash mends.
+// runUp brings the cluster up, and stays with it if asked to. A start that is
+// broken off in the foreground takes back what it has done.
 func runUp(ctx context.Context, out io.Writer, o upOptions) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
+	n := &node{upOptions: o, layout: cluster.Layout{Dir: o.dataDir}}
+	if !o.foreground {
+		return n.bringUp(ctx, out)
+	}
+	if err := n.bringUp(ctx, out); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return n.stay(ctx, out)
+}
+
+// bringUp goes step by step. Each step leaves alone what is as it should be, so
+// that a second run does nothing and one after a crash mends.
+func (n *node) bringUp(ctx context.Context, out io.Writer) error {
 	say := newProgress(out)
-	n := node{upOptions: o, layout: cluster.Layout{Dir: o.dataDir}}
 	if !n.agent().running() {
-		for _, check := range preflight(o.dataDir, o.nodeIP, o.runtimeEndpoint == "") {
+		for _, check := range preflight(n.dataDir, n.nodeIP, n.runtimeEndpoint == "") {
 			if err := n.tolerate(check); err != nil {
 				return err
 			}
+		}
+	}
+	if n.foreground {
+		if err := leaveRootCgroup(); err != nil {
+			return err
 		}
 	}
 	steps := []struct {
@@ -102,7 +126,7 @@ func runUp(ctx context.Context, out io.Writer, o upOptions) error {
 		{"node ready", n.waitNode},
 		{"system pods ready", n.waitSystemPods},
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	for _, step := range steps {
 		if err := say.step(step.what, func() error { return step.do(ctx) }); err != nil {
