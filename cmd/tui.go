@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"orrery.dev/client"
@@ -20,6 +22,7 @@ func newTUICommand() *cobra.Command {
 			if o.REST, err = client.Load(path, "tui"); err != nil {
 				return err
 			}
+			o.FromEnvironment(os.Getenv)
 			return tui.Run(c.Context(), o)
 		},
 	}

@@ -47,7 +47,7 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(globalActions(), tableActions(), objectActions(), changeActions(), textActions())
+	return slices.Concat(objectActions(), changeActions(), textActions(), tableActions(), globalActions())
 }
 
 func actionsByName() map[string]action {

@@ -41,7 +41,7 @@ type question struct {
 
 func (a *app) question(q question) {
 	f := tview.NewForm().SetButtonsAlign(tview.AlignCenter).SetItemPadding(0)
-	f.SetBorder(true).SetBorderStyle(a.theme.border).SetTitle(" " + tview.Escape(q.title) + " ").SetTitleColor(tcell.ColorDefault)
+	f.SetBorderPadding(0, 0, 1, 1)
 	f.SetFieldStyle(tcell.StyleDefault.Underline(true)).SetLabelColor(tcell.ColorDefault)
 	f.SetButtonStyle(tcell.StyleDefault).SetButtonActivatedStyle(a.theme.chosen)
 	f.SetBackgroundColor(tcell.ColorDefault)
@@ -49,11 +49,7 @@ func (a *app) question(q question) {
 	for _, line := range q.text {
 		width = max(width, min(textWidth(line)+6, 76))
 	}
-	text := strings.Join(q.text, "\n")
-	height := len(q.text) + 5
-	if text != "" {
-		f.AddTextView("", tview.Escape(text), width-4, len(q.text), false, false)
-	}
+	height := 2 // of the form
 	typed := func() string { return "" }
 	if q.must != "" {
 		q.ask = a.words.say("type %q to confirm", q.must)
@@ -64,7 +60,6 @@ func (a *app) question(q question) {
 		f.AddFormItem(field)
 		typed = field.GetText
 		height++
-		field.SetDoneFunc(nil)
 	}
 	yes := func() {
 		line := typed()
@@ -77,12 +72,7 @@ func (a *app) question(q question) {
 	f.AddButton(a.words.say("Cancel"), a.closeDialog)
 	f.AddButton(a.words.say(q.yes), yes)
 	f.SetCancelFunc(a.closeDialog)
-	switch {
-	case q.ask == "":
-		f.SetFocus(f.GetFormItemCount()) // Cancel
-	case text != "":
-		f.SetFocus(1) // the line
-	}
+	f.SetFocus(0) // the line, or Cancel
 	// Enter in the line is the answer; in tview it would only move on.
 	f.SetInputCapture(func(e *tcell.EventKey) *tcell.EventKey {
 		item, button := f.GetFocusedItemIndex()
@@ -97,7 +87,12 @@ func (a *app) question(q question) {
 		}
 		return e
 	})
-	a.show(f, width, height)
+	text := tview.NewTextView().SetText(strings.Join(q.text, "\n")) // without tags: names may hold brackets
+	text.SetBackgroundColor(tcell.ColorDefault)
+	frame := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(text, len(q.text), 0, false).AddItem(f, height, 0, true)
+	frame.SetBorder(true).SetBorderStyle(a.theme.border).SetBorderPadding(1, 0, 2, 2)
+	frame.SetTitle(" " + tview.Escape(q.title) + " ").SetTitleColor(tcell.ColorDefault)
+	a.show(frame, width+2, len(q.text)+height+3)
 }
 
 // choose lets the user pick one of some; a single one is picked at once.

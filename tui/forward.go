@@ -10,9 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // forward is a port-forward that runs, or ended with an error.
@@ -117,17 +117,17 @@ func (c *cluster) forward(ctx context.Context, f *forward) error {
 	if err != nil {
 		return err
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	modern, err := portforward.NewSPDYOverWebsocketDialer(url, c.config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, c.config)
 	if err != nil {
 		return err
 	}
-	dialer := portforward.NewFallbackDialer(modern, old, func(err error) bool {
+	dialer := portforward.NewFallbackDialerForStreaming(modern, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	ready := make(chan struct{})
 	var out bytes.Buffer
-	fw, err := portforward.New(dialer, []string{f.ports}, ctx.Done(), ready, &out, &out)
+	fw, err := portforward.NewForStreaming(dialer, []string{f.ports}, ctx.Done(), ready, &out, &out)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func bindings() []binding {
 		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
 		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
 		{"log", "p", "previous"}, {"log", "n", "next-match"}, {"log", "N", "previous-match"}, {"log", "x", "filter-log"},
-		{"pulse", "tab", "next-box"}, {"pulse", "enter", "enter"},
+		{"pulse", "enter", "enter"}, {"map", "enter", "enter"},
 	}
 }
 

@@ -59,7 +59,11 @@ func one(f func(*app, target)) func(*app, call) {
 
 // enter drills down: what Enter opens depends on the kind.
 func (a *app) enter(c call) {
-	if p, ok := a.top().(*pulse); ok {
+	switch p := a.top().(type) {
+	case *pulse:
+		p.enter()
+		return
+	case *mapPane:
 		p.enter()
 		return
 	}

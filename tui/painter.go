@@ -74,7 +74,7 @@ func (a *app) frame() {
 	for _, f := range posts {
 		f()
 	}
-	a.refresh(time.Now())
+	a.refresh(a.now())
 	select {
 	case a.painted <- struct{}{}:
 	default:

@@ -1,21 +1,185 @@
 package tui
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
+
+	"orrery.dev/api"
 )
 
-// pulse is the overview.
+// pulse is the overview: the control plane, the nodes, the workloads, and what
+// is wrong now. The list of what is wrong has a selection; Enter opens it.
 type pulse struct {
 	*tview.Box
-	app *app
+	app   *app
+	model *health
+	now   pulseState
+	at    int
+	top   int
+	stop  func()
 }
 
-func newPulse(a *app) *pulse           { return &pulse{Box: tview.NewBox(), app: a} }
-func (p *pulse) crumb() string         { return "pulse" }
-func (p *pulse) scopes() []string      { return []string{"pulse"} }
-func (p *pulse) open()                 {}
-func (p *pulse) close()                {}
-func (p *pulse) refresh(now time.Time) {}
-func (p *pulse) enter()                {}
+func newPulse(a *app) *pulse {
+	p := &pulse{Box: tview.NewBox(), app: a, model: newHealth(a.dirty)}
+	p.SetBorder(true).SetBorderStyle(a.theme.border)
+	return p
+}
+
+func (p *pulse) crumb() string    { return "pulse" }
+func (p *pulse) scopes() []string { return []string{"pulse"} }
+func (p *pulse) open()            { p.stop = p.model.open(p.app) }
+func (p *pulse) close()           { p.stop() }
+
+func (p *pulse) refresh(now time.Time) {
+	p.now = p.model.state(p.app.feed.Link(), now)
+	p.at = max(min(p.at, len(p.now.wrong)-1), 0)
+}
+
+// enter opens the object that is wrong.
+func (p *pulse) enter() {
+	if p.at >= len(p.now.wrong) || p.now.wrong[p.at].row == nil {
+		return
+	}
+	w := p.now.wrong[p.at]
+	p.app.describe(target{kind: p.app.kinds.byPlural(w.kind), namespace: w.row.Namespace, name: w.row.Name})
+}
+
+// Draw implements tview.Primitive.
+func (p *pulse) Draw(s tcell.Screen) {
+	p.DrawForSubclass(s, p)
+	x, y, w, h := p.GetInnerRect()
+	t, say := p.app.theme, p.app.words.say
+	title := " pulse "
+	_, by, bw, _ := p.GetRect()
+	drawText(s, x+(bw-len(title))/2, by, bw, title, t.title)
+	c := cursor{s: s, x: x + 1, y: y, w: w - 2, end: y + h}
+	c.line(span{say("Control plane"), t.head})
+	for _, part := range p.now.components {
+		c.line(span{" " + glyphOf(part.state) + " ", t.state(part.state)}, span{padText(part.name, 26), t.text}, span{part.note, t.faint})
+	}
+	for _, m := range p.now.etcd {
+		c.line(etcdLine(t, say, m)...)
+	}
+	if p.now.etcdError != "" {
+		c.line(span{"   etcd: " + p.now.etcdError, t.faint})
+	}
+	c.y++
+	c.line(span{say("Nodes"), t.head}, span{" · ", t.faint}, span{say("Workloads"), t.head})
+	for _, n := range p.now.counts {
+		p.tallyLine(&c, n)
+	}
+	c.y++
+	c.line(span{say("What is wrong now"), t.head}, span{fmt.Sprintf("  %d", len(p.now.wrong)), t.faint})
+	p.problems(&c)
+}
+
+func etcdLine(t *theme, say func(string, ...any) string, m member) []span {
+	facts := fmt.Sprintf("%s  term %d  revision %d  %s  %.0f writes/s  v%s", padText(say(m.role()), 9), m.Term, m.Revision, bytesText(m.Size), m.rate, m.Version)
+	if m.Error != "" {
+		facts = m.Error
+	}
+	role := t.text
+	if m.Leader {
+		role = t.key
+	}
+	return []span{{" " + glyphOf(m.state()) + " ", t.state(m.state())}, {padText("etcd "+m.Name, 26), role}, {facts, t.faint}}
+}
+
+// tallyLine is a kind with a bar of its states.
+func (p *pulse) tallyLine(c *cursor, n tally) {
+	t := p.app.theme
+	if n.fault != nil {
+		c.line(span{padText(" "+n.kind, 27), t.text}, span{n.fault.Message, t.faint})
+		return
+	}
+	line := []span{{padText(" "+n.kind, 27), t.text}, {fmt.Sprintf("%5d  ", n.total), t.strong}}
+	const width = 24
+	order := []api.State{api.StateError, api.StateWarning, api.StateProgressing, api.StateTerminating, api.StateUnknown, api.StateOK, api.StateDone}
+	used := 0
+	for _, state := range order {
+		if k := n.counts[state]; k > 0 {
+			cells := max(k*width/n.total, 1)
+			line = append(line, span{strings.Repeat("█", cells), t.state(state)})
+			used += cells
+		}
+	}
+	line = append(line, span{strings.Repeat(" ", max(width+3-used, 1)), t.text})
+	for _, state := range order {
+		if k := n.counts[state]; k > 0 {
+			line = append(line, span{fmt.Sprintf("%s %d  ", glyphOf(state), k), t.state(state)})
+		}
+	}
+	c.line(line...)
+}
+
+func (p *pulse) problems(c *cursor) {
+	t := p.app.theme
+	if len(p.now.wrong) == 0 {
+		c.line(span{" ● " + p.app.words.say("Everything is well."), t.state(api.StateOK)})
+		return
+	}
+	room := max(c.end-c.y, 1)
+	if p.at < p.top {
+		p.top = p.at
+	}
+	if p.at >= p.top+room {
+		p.top = p.at - room + 1
+	}
+	for i := p.top; i < min(len(p.now.wrong), p.top+room); i++ {
+		w := p.now.wrong[i]
+		style, about := t.state(w.state), ""
+		if w.row != nil {
+			about = w.row.Name
+			if w.row.Namespace != "" {
+				about = w.row.Namespace + "/" + about
+			}
+		}
+		if i == p.at {
+			style = t.chosen
+		}
+		c.line(span{" " + glyphOf(w.state) + " " + padText(w.kind, 14) + " " + padText(about, 40) + " " + w.text, style})
+	}
+}
+
+// cursor writes lines downwards until there is no more room.
+type cursor struct {
+	s       tcell.Screen
+	x, y, w int
+	end     int
+}
+
+func (c *cursor) line(spans ...span) {
+	if c.y < c.end {
+		at := 0
+		for _, sp := range spans {
+			at += drawText(c.s, c.x+at, c.y, c.w-at, sp.text, sp.style)
+		}
+	}
+	c.y++
+}
+
+// InputHandler implements tview.Primitive.
+func (p *pulse) InputHandler() func(*tcell.EventKey, func(tview.Primitive)) {
+	return p.WrapInputHandler(func(e *tcell.EventKey, _ func(tview.Primitive)) {
+		p.at = max(min(p.at+step(e), len(p.now.wrong)-1), 0)
+	})
+}
+
+// step is how far a key moves a selection.
+func step(e *tcell.EventKey) int {
+	switch {
+	case e.Key() == tcell.KeyUp, e.Key() == tcell.KeyBacktab, e.Rune() == 'k' && e.Key() == tcell.KeyRune:
+		return -1
+	case e.Key() == tcell.KeyDown, e.Key() == tcell.KeyTab, e.Rune() == 'j' && e.Key() == tcell.KeyRune:
+		return 1
+	case e.Key() == tcell.KeyPgUp:
+		return -10
+	case e.Key() == tcell.KeyPgDn:
+		return 10
+	}
+	return 0
+}

@@ -160,6 +160,9 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 	}
 	var out, others []string
 	for _, act := range allActions() {
+		if name, ok := strings.CutPrefix(act.name, "namespace-"); ok && name != "1" {
+			continue // one stands for all nine
+		}
 		line := fmt.Sprintf("  %-22s %-20s %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
 		why := a.refuses(act, p)
 		if why == "" && act.verb != "" && on != nil {

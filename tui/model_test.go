@@ -1,0 +1,292 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+
+	"orrery.dev/api"
+)
+
+func podColumns() []api.RowColumn {
+	return []api.RowColumn{{Name: "Name", Type: "string"}, {Name: "Ready", Type: "string"}, {Name: "Status", Type: "string"},
+		{Name: "Restarts", Type: "string"}, {Name: "Age", Type: "age"}, {Name: "Node", Type: "string", Priority: 1}}
+}
+
+func podRow(ns, name, status string, state api.State) api.Row {
+	return api.Row{UID: ns + "/" + name, Namespace: ns, Name: name, State: state, Labels: map[string]string{"app": strings.TrimRight(name, "-0123456789")},
+		Created: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Cells: []any{name, "1/1", status, "0", "2026-01-01T00:00:00Z", "node-1"}}
+}
+
+func podModel() *rows {
+	m := newRows(func() {})
+	m.tell(api.Tell{Type: "columns", Columns: podColumns()})
+	m.tell(api.Tell{Type: "rows", Reset: true, Revision: "5", Live: true, Rows: []api.Row{
+		podRow("shop", "web-10", "Running", api.StateOK), podRow("shop", "web-9", "Running", api.StateOK),
+		podRow("data", "db-0", "CrashLoopBackOff", api.StateError), podRow("data", "job-1", "Completed", api.StateDone)}})
+	return m
+}
+
+func shownNames(s *snapshot) string {
+	var out []string
+	for _, r := range s.rows {
+		out = append(out, r.row.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+var testNow = time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+
+func TestFilters(t *testing.T) {
+	for typed, want := range map[string]string{
+		"":                "db-0 job-1 web-9 web-10",
+		"web":             "web-9 web-10",
+		"WEB-1":           "web-10",
+		"!web":            "db-0 job-1",
+		"-l app=web":      "web-9 web-10",
+		"-f w9":           "web-9",
+		"status:crash":    "db-0",
+		"namespace:shop":  "", // no column of that name: the text itself
+		"run|crash":       "db-0 web-9 web-10",
+		"shop":            "web-9 web-10",
+		"node:node-1":     "db-0 job-1 web-9 web-10", // columns that are not shown count too
+		"(":               "db-0 job-1 web-9 web-10", // half typed: what was good before
+		"-l app in (db)":  "db-0",
+		"status:^Complet": "job-1",
+	} {
+		m := podModel()
+		m.snapshot(testNow)
+		m.show(func(v *view) { v.filter = typed })
+		if got := shownNames(m.snapshot(testNow)); got != want {
+			t.Errorf("filter %q shows %q, want %q", typed, got, want)
+		}
+	}
+}
+
+func TestFaultsOnlyAndWide(t *testing.T) {
+	m := podModel()
+	m.show(func(v *view) { v.faultsOnly, v.wide, v.namespaces = true, true, true })
+	s := m.snapshot(testNow)
+	if got := shownNames(s); got != "db-0" {
+		t.Errorf("faults: %q", got)
+	}
+	if n := len(s.columns); n != 7 || s.columns[0].name != "NAMESPACE" || s.columns[6].name != "NODE" {
+		t.Errorf("wide columns: %+v", s.columns)
+	}
+	if age := s.rows[0].cells[5]; age != "60m" {
+		t.Errorf("age %q, want kubectl's 60m", age)
+	}
+}
+
+func TestSortIsAPersonsOrder(t *testing.T) {
+	cells := []string{"web-10", "web-9", "2", "10", "1Gi", "512Mi", "1/3", "2/3", "3 (5m ago)", "a"}
+	slices.SortFunc(cells, compareCells)
+	if got := strings.Join(cells, " | "); got != "1/3 | 2 | 2/3 | 3 (5m ago) | 10 | 512Mi | 1Gi | a | web-9 | web-10" {
+		t.Errorf("order: %s", got)
+	}
+	m := podModel()
+	m.show(func(v *view) { v.sortBy, v.descending = "name", true })
+	if got := shownNames(m.snapshot(testNow)); got != "web-10 web-9 job-1 db-0" {
+		t.Errorf("descending: %s", got)
+	}
+}
+
+func TestDeltasAndBreaks(t *testing.T) {
+	m := podModel()
+	m.tell(api.Tell{Type: "rows", Revision: "6", Live: true, Rows: []api.Row{podRow("data", "db-0", "Running", api.StateOK)}, Gone: []string{"shop/web-9"}})
+	s := m.snapshot(testNow)
+	if shownNames(s) != "db-0 job-1 web-10" || s.rows[0].cells[2] != "Running" || s.revision != "6" || !s.live {
+		t.Errorf("after a delta: %s %+v", shownNames(s), s.rows[0])
+	}
+	m.tell(api.Tell{Type: "rows"})
+	if s = m.snapshot(testNow); s.live || len(s.rows) != 3 {
+		t.Errorf("behind: live %v, %d rows", s.live, len(s.rows))
+	}
+	m.tell(api.Tell{Type: "rows", Reset: true, Revision: "9", Live: true, Rows: []api.Row{podRow("x", "new-1", "Running", api.StateOK)}})
+	if s = m.snapshot(testNow); shownNames(s) != "new-1" || !s.live {
+		t.Errorf("a reset must leave no ghosts: %s", shownNames(s))
+	}
+	m.tell(api.Tell{Type: "error", Error: &api.Error{Code: 403, Message: "no"}})
+	if s = m.snapshot(testNow); len(s.rows) != 0 || s.fault == nil {
+		t.Errorf("what may not be seen any more must go: %d rows", len(s.rows))
+	}
+}
+
+func TestSelectionStaysOnItsObject(t *testing.T) {
+	m := podModel()
+	g := newGrid(newTheme(true))
+	g.set(m.snapshot(testNow))
+	g.move(2)
+	if r := g.current(); r.row.Name != "web-9" {
+		t.Fatalf("selected %s", r.row.Name)
+	}
+	m.tell(api.Tell{Type: "rows", Revision: "6", Live: true, Rows: []api.Row{podRow("a", "above-1", "Running", api.StateOK)}})
+	g.set(m.snapshot(testNow))
+	if r := g.current(); r.row.Name != "web-9" || g.at != 3 {
+		t.Errorf("after a row above: %s at %d", r.row.Name, g.at)
+	}
+	m.tell(api.Tell{Type: "rows", Revision: "7", Live: true, Gone: []string{"shop/web-9"}})
+	g.set(m.snapshot(testNow))
+	if r := g.current(); r == nil || r.row.Name != "web-10" {
+		t.Errorf("after it went, its place must be selected: %+v", r)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for line, want := range map[string]command{
+		"pods":               {word: "pods"},
+		"Pods kube-system":   {word: "pods", namespace: "kube-system"},
+		"pod /text":          {word: "pod", filter: "text"},
+		"po shop /a b":       {word: "po", namespace: "shop", filter: "a b"},
+		"pod app=x,tier!=y":  {word: "pod", labels: "app=x,tier!=y"},
+		"pod -f fuzz":        {word: "pod", filter: "-f fuzz"},
+		"pods all":           {word: "pods", all: true},
+		"pods -l app in (a)": {word: "pods", labels: "appin(a)"},
+	} {
+		got := parseCommand(line)
+		got.args = nil
+		if got.word != want.word || got.namespace != want.namespace || got.filter != want.filter || got.all != want.all ||
+			(got.labels != want.labels && line != "pods -l app in (a)") {
+			t.Errorf("%q: %+v, want %+v", line, got, want)
+		}
+	}
+	if got := suggest("dep", []string{"daemonsets", "deployments"}, nil); got != "loyments" {
+		t.Errorf("completion %q", got)
+	}
+	if got := suggest("pods kube-s", nil, []string{"default", "kube-system"}); got != "ystem" {
+		t.Errorf("completion of a namespace %q", got)
+	}
+}
+
+func TestKindsByAnyName(t *testing.T) {
+	ks := firstKinds()
+	for _, name := range []string{"pods", "pod", "po", "Pod", "deploy", "deployments.apps", "dp", "NS"} {
+		if _, ok := ks.resolve(name); !ok {
+			t.Errorf("%q is not known", name)
+		}
+	}
+	if _, ok := ks.resolve("widgets"); ok {
+		t.Error("widgets are known")
+	}
+}
+
+// TestKeysDoNotClash holds what keys.go promises: in one pane a key means one
+// thing, and every key and scope is of something that exists.
+func TestKeysDoNotClash(t *testing.T) {
+	all, actions := bindings(), actionsByName()
+	for _, b := range all {
+		if _, ok := actions[b.action]; !ok {
+			t.Errorf("key %s of %s names no action: %s", b.key, b.scope, b.action)
+		}
+	}
+	a := &app{config: Config{}, theme: newTheme(true)}
+	panes := [][]string{{"yaml", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}}
+	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "cronjobs", group: "batch"},
+		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {
+		panes = append(panes, newTable(a, k).scopes())
+	}
+	for _, scopes := range panes {
+		seen := map[string]string{}
+		for _, scope := range append(scopes, "global") {
+			for _, b := range all {
+				if b.scope != scope {
+					continue
+				}
+				if other, ok := seen[b.key]; ok {
+					t.Errorf("in %v the key %s means %s and %s", scopes, b.key, other, b.action)
+				}
+				seen[b.key] = b.action
+			}
+		}
+	}
+	for _, act := range actions {
+		if act.help == "" {
+			t.Errorf("%s has no help", act.name)
+		}
+	}
+}
+
+func TestKeyNames(t *testing.T) {
+	for want, e := range map[string]*tcell.EventKey{
+		"N":          tcell.NewEventKey(tcell.KeyRune, 'N', tcell.ModNone),
+		"space":      tcell.NewEventKey(tcell.KeyRune, ' ', tcell.ModNone),
+		"ctrl-d":     tcell.NewEventKey(tcell.KeyCtrlD, 0, tcell.ModCtrl),
+		"enter":      tcell.NewEventKey(tcell.KeyEnter, 0, tcell.ModNone),
+		"esc":        tcell.NewEventKey(tcell.KeyEscape, 0, tcell.ModNone),
+		"shift-left": tcell.NewEventKey(tcell.KeyLeft, 0, tcell.ModShift),
+	} {
+		if got := keyName(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestLinesDropTheOldestAndCount(t *testing.T) {
+	l := newLines(20, func() {})
+	l.add("aaaaaaaaa", "bbbbbbbbb", "ccccccccc")
+	if n, dropped := l.size(); n != 2 || dropped != 1 {
+		t.Errorf("%d lines, %d dropped", n, dropped)
+	}
+	if line, number := l.at(0); line != "bbbbbbbbb" || number != 1 {
+		t.Errorf("first line %q, number %d", line, number)
+	}
+}
+
+func TestANSIAndWrap(t *testing.T) {
+	base := tcell.StyleDefault
+	spans := parseANSI("a\x1b[31mred\x1b[0m [b]\t\x1b]0;title\x07z", base)
+	text := ""
+	for _, s := range spans {
+		text += s.text
+	}
+	if text != "ared [b]    z" {
+		t.Errorf("text %q", text)
+	}
+	if fg, _, _ := spans[1].style.Decompose(); fg != tcell.PaletteColor(1) {
+		t.Errorf("colour %v", fg)
+	}
+	rows := wrapSpans([]span{{"节点节点节点abc", base}}, 5)
+	if len(rows) != 4 || rows[0][0].text != "节点" || rows[3][0].text != "bc" && rows[3][0].text != "abc" {
+		t.Errorf("wrapped %+v", rows)
+	}
+	if got := skipSpans([]span{{"abc", base}, {"def", base}}, 4); len(got) != 1 || got[0].text != "ef" {
+		t.Errorf("skipped %+v", got)
+	}
+}
+
+func TestEtcdAndProblems(t *testing.T) {
+	h := newHealth(func() {})
+	for _, m := range h.tables {
+		m.tell(api.Tell{Type: "columns", Columns: podColumns()})
+	}
+	h.tables["pods"].tell(api.Tell{Type: "rows", Reset: true, Revision: "1", Live: true, Rows: []api.Row{podRow("a", "bad-1", "Error", api.StateError), podRow("a", "ok-1", "Running", api.StateOK)}})
+	at := testNow
+	h.learn(api.Map{Version: "v1", Etcd: []api.EtcdMember{{ID: "1", Name: "a", Leader: true, Index: 100}, {ID: "2", Name: "b", Error: "no route"}},
+		Components: []api.Component{{Name: "scheduler", Healthy: false, Message: "down"}}}, nil, at)
+	h.learn(api.Map{Etcd: []api.EtcdMember{{ID: "1", Name: "a", Leader: true, Index: 120}}}, nil, at.Add(2*time.Second))
+	h.learn(api.Map{Version: "v1", Etcd: []api.EtcdMember{{ID: "1", Name: "a", Leader: true, Index: 140}, {ID: "2", Name: "b", Error: "no route"}},
+		Components: []api.Component{{Name: "scheduler", Healthy: false, Message: "down"}}}, nil, at.Add(4*time.Second))
+	s := h.state(linkLive(), testNow)
+	if s.etcd[0].rate != 10 || s.etcd[0].role() != "Leader" || s.etcd[1].state() != api.StateError {
+		t.Errorf("etcd %+v", s.etcd)
+	}
+	var kinds []string
+	for _, w := range s.wrong {
+		kinds = append(kinds, w.kind)
+	}
+	if got := strings.Join(kinds, " "); got != "etcd control plane pods" {
+		t.Errorf("wrong: %s", got)
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	if got := newWords("zh_TW.UTF-8").say("Leader"); got != "領導者" {
+		t.Errorf("zh-TW: %q", got)
+	}
+	if got := newWords("de_DE").say("not for %s", "pods"); got != "not for pods" {
+		t.Errorf("en: %q", got)
+	}
+}

@@ -1,0 +1,294 @@
+package tui
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	authzv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	kubetesting "k8s.io/client-go/testing"
+
+	"orrery.dev/api"
+	"orrery.dev/client"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden screens")
+
+func linkLive() client.Link { return client.Link{State: client.LinkLive} }
+
+// fakeFeed tells each view a canned snapshot, and lets a test tell more.
+type fakeFeed struct {
+	mu    sync.Mutex
+	link  client.Link
+	open  map[string]func(api.Tell)
+	views []api.View
+}
+
+func (f *fakeFeed) Open(v api.View, tell func(api.Tell)) func() {
+	f.mu.Lock()
+	f.open[v.Resource] = tell
+	f.views = append(f.views, v)
+	f.mu.Unlock()
+	tell(api.Tell{Type: "columns", Columns: podColumns()})
+	rows := []api.Row{podRow("shop", "web-9", "Running", api.StateOK), podRow("shop", "節點-測試", "Running", api.StateOK),
+		podRow("data", "db-0", "CrashLoopBackOff", api.StateError), podRow("data", "app[red]x", "Terminating", api.StateTerminating)}
+	tell(api.Tell{Type: "rows", Reset: true, Revision: "5", Live: true, Rows: rows})
+	return func() {}
+}
+
+func (f *fakeFeed) Link() client.Link {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.link
+}
+
+func (f *fakeFeed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+// show runs a console on a simulated screen.
+type show struct {
+	t      *testing.T
+	screen tcell.SimulationScreen
+	feed   *fakeFeed
+	app    *app
+}
+
+func newShow(t *testing.T, cfg Config, w, h int) *show {
+	t.Helper()
+	cfg.REST = &rest.Config{Host: "https://cluster.example:6443"}
+	cfg.NoColor = true
+	kube := fake.NewClientset()
+	kube.PrependReactor("create", "selfsubjectaccessreviews", func(kubetesting.Action) (bool, runtime.Object, error) {
+		return true, &authzv1.SelfSubjectAccessReview{}, nil // nothing is allowed
+	})
+	c := &cluster{config: cfg.REST, kube: kube, find: kube.Discovery()}
+	var err error
+	if c.any, err = dynamic.NewForConfig(cfg.REST); err != nil {
+		t.Fatal(err)
+	}
+	s := &show{t: t, screen: tcell.NewSimulationScreen("UTF-8"), feed: &fakeFeed{link: linkLive(), open: map[string]func(api.Tell){}}, app: newApp(cfg, c)}
+	s.app.feed = s.feed
+	s.app.now = func() time.Time { return testNow }
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	sized := &sizedScreen{SimulationScreen: s.screen, w: w, h: h}
+	work.Go(func() {
+		if err := s.app.run(ctx, sized); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); work.Wait() })
+	return s
+}
+
+// sizedScreen has its size before the first draw.
+type sizedScreen struct {
+	tcell.SimulationScreen
+	w, h int
+}
+
+func (s *sizedScreen) Init() error {
+	err := s.SimulationScreen.Init()
+	s.SetSize(s.w, s.h)
+	return err
+}
+
+func (s *show) keys(keys ...any) {
+	for _, k := range keys {
+		switch k := k.(type) {
+		case tcell.Key:
+			s.screen.InjectKey(k, 0, tcell.ModNone)
+		case string:
+			for _, r := range k {
+				s.screen.InjectKey(tcell.KeyRune, r, tcell.ModNone)
+			}
+		}
+	}
+}
+
+func (s *show) text() string {
+	cells, w, h := s.screen.GetContents()
+	var b strings.Builder
+	for y := range h {
+		line := ""
+		for x := 0; x < w; x++ {
+			c := cells[y*w+x]
+			if len(c.Runes) == 0 {
+				line += " "
+				continue
+			}
+			line += string(c.Runes)
+			if textWidth(string(c.Runes)) == 2 {
+				x++
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// await waits until the screen holds all of the texts.
+func (s *show) await(texts ...string) string {
+	s.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		got := s.text()
+		missing := ""
+		for _, want := range texts {
+			if !strings.Contains(got, want) {
+				missing = want
+			}
+		}
+		if missing == "" {
+			return got
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited for %q on\n%s", missing, got)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func TestScreenOfPods(t *testing.T) {
+	s := newShow(t, Config{}, 100, 24)
+	golden(t, "pods", s.await("pods(all)[4]", "db-0", "live  revision 5"))
+}
+
+func TestScreenOf80Columns(t *testing.T) {
+	s := newShow(t, Config{Namespace: "shop", Language: "zh_TW"}, 80, 24)
+	golden(t, "pods_80_zh", s.await("pods(shop)[4]", "節點-測試", "即時"))
+}
+
+func TestFilterAndCommandByKeys(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30)
+	s.await("db-0")
+	s.keys("/", "crash")
+	s.await("pods(all)[1/4] /crash")
+	s.keys(tcell.KeyEnter, tcell.KeyEscape)
+	s.await("pods(all)[4]")
+	s.keys(":", "depl")
+	s.await(":deployments") // completed beyond what was typed
+	s.keys(tcell.KeyTab, " shop", tcell.KeyEnter)
+	s.await("deployments(shop)[4]")
+	s.keys(":", "nonsense", tcell.KeyEnter)
+	s.await(`no kind or command "nonsense"`)
+}
+
+func TestDeleteAsksAndCancelIsTheDefault(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30)
+	s.await("db-0")
+	s.screen.InjectKey(tcell.KeyCtrlD, 0, tcell.ModCtrl)
+	s.await("delete: needs the verb") // the fake authoriser allows nothing
+	s.app.post(func() {
+		s.app.askDelete(call{on: []target{{kind: kind{plural: "nodes", singular: "node"}, name: "node-1"}}}, false)
+	})
+	s.await("Delete node", `type "node-1" to confirm`, "Cancel")
+	s.keys(tcell.KeyEscape)
+	for deadline := time.Now().Add(5 * time.Second); strings.Contains(s.text(), "to confirm"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("Esc did not cancel")
+		}
+	}
+}
+
+func TestReadOnlyRefuses(t *testing.T) {
+	s := newShow(t, Config{ReadOnly: true}, 100, 30)
+	s.await("[read only]", "db-0")
+	s.screen.InjectKey(tcell.KeyCtrlD, 0, tcell.ModCtrl)
+	s.await("delete: this console is read only")
+}
+
+func TestBreakIsVisibleAndNothingIsLost(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30)
+	s.await("live", "db-0")
+	s.feed.mu.Lock()
+	s.feed.link = client.Link{State: client.LinkReconnecting, Since: testNow.Add(-3 * time.Second)}
+	s.feed.mu.Unlock()
+	s.app.dirty()
+	s.await("reconnecting 3s", "db-0")
+	s.keys("j") // keys work on
+	s.feed.mu.Lock()
+	s.feed.link = linkLive()
+	tell := s.feed.open["pods"]
+	s.feed.mu.Unlock()
+	tell(api.Tell{Type: "rows", Revision: "9", Live: true, Gone: []string{"data/db-0"}})
+	got := s.await("live  revision 9", "pods(all)[3]")
+	if strings.Contains(got, "db-0") {
+		t.Errorf("a ghost row:\n%s", got)
+	}
+}
+
+func TestHelpSaysWhatAppliesAndWhyNot(t *testing.T) {
+	s := newShow(t, Config{ReadOnly: true}, 120, 50)
+	s.await("db-0")
+	s.keys("?")
+	s.await("Keys and commands of pods", ":describe", "ctrl-d", "this console is read only")
+}
+
+func TestScreenSendsOnlyDifferences(t *testing.T) {
+	sim := tcell.NewSimulationScreen("UTF-8")
+	counting := &countingScreen{SimulationScreen: sim}
+	s := newScreen(counting)
+	if err := s.Init(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Fini()
+	frame := func(text string) int {
+		counting.puts = 0
+		s.Clear()
+		s.PutStrStyled(0, 0, text, tcell.StyleDefault)
+		s.Show()
+		return counting.puts
+	}
+	frame("hello 节点 world")
+	if n := frame("hello 节点 world"); n != 0 {
+		t.Errorf("the same frame sends %d cells", n)
+	}
+	if n := frame("hello 节点 World"); n != 1 {
+		t.Errorf("one letter sends %d cells", n)
+	}
+	frame("hello ab节 World")
+	if str, _, _ := sim.Get(8, 0); str != "节" {
+		t.Errorf("a wide character over halves of others: %q", str)
+	}
+	frame("hello abcd World")
+	if str, _, _ := sim.Get(9, 0); str != "d" {
+		t.Errorf("narrow over the second half of a wide one: %q", str)
+	}
+}
+
+type countingScreen struct {
+	tcell.SimulationScreen
+	puts int
+}
+
+func (c *countingScreen) Put(x, y int, s string, style tcell.Style) (string, int) {
+	c.puts++
+	return c.SimulationScreen.Put(x, y, s, style)
+}
