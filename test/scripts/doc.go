@@ -1,6 +1,7 @@
 // Package scripts holds the stories that users of the command line live through,
 // as testscript files with the real kubectl: testdata/simulated on a simulated
-// cluster, testdata/real on one with real containers (which needs root).
+// cluster; commands, workloads and crash, in this order, on one with real
+// containers (which needs root).
 //
 // Beside testscript's own, a story has the commands
 //

@@ -81,7 +81,12 @@ func TestReal(t *testing.T) {
 	})
 	t.Log(run("up", "--data-dir", dir, "--node-name", "node-1"))
 	makeImages(t, orrery, dir)
-	play(t, "testdata/real", orrery, filepath.Join(dir, "kubeconfig", "admin.conf"), dir)
+	kubeconfig := filepath.Join(dir, "kubeconfig", "admin.conf")
+	t.Run("commands", func(t *testing.T) { play(t, "testdata/commands", orrery, kubeconfig, dir) })
+	// Only the commands need to see the taint of the control plane.
+	_ = exec.Command(orrery, "kubectl", "--kubeconfig", kubeconfig, "taint", "nodes", "node-1", "node-role.kubernetes.io/control-plane:NoSchedule-").Run()
+	t.Run("workloads", func(t *testing.T) { play(t, "testdata/workloads", orrery, kubeconfig, dir) })
+	t.Run("crash", func(t *testing.T) { play(t, "testdata/crash", orrery, kubeconfig, dir) })
 }
 
 // makeImages builds the tests' program into two images, versions 1 and 2 of the
