@@ -3,7 +3,7 @@
 #   docker build -t orrery .
 #   docker run -d --name orrery --hostname orrery --privileged --tmpfs /run \
 #     --stop-timeout 120 -p 6443:6443 -v orrery:/var/lib/orrery orrery
-#   docker exec orrery orrery kubectl get nodes
+#   docker exec orrery kubectl get nodes
 #
 # and any part of one: docker run --rm orrery kube-scheduler --help
 # docs/operating.md says more.
@@ -31,6 +31,10 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates conntrack iproute2 iptables nftables runc \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/bin/orrery /usr/local/bin/orrery
+# The parts by the names that manifests call them by.
+RUN for name in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler \
+      kubelet kube-proxy cluster-dns kubectl; \
+    do ln -s orrery /usr/local/bin/$name; done
 # overlayfs does not stack on the container's own file system; a volume is none.
 VOLUME /var/lib/orrery
 EXPOSE 6443
