@@ -86,7 +86,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Store: store, Kinds: kinds, Admission: chain,
 		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
 		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
-		Kubelet:          server.KubeletConfig{TLS: kubeletTLS},
+		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
 		Bootstrap:  []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
@@ -203,7 +203,7 @@ func (o *apiOptions) authenticator(store *storage.Store, issuer *auth.Issuer) (*
 }
 
 func (o *apiOptions) kubeletTLS() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.kubeletCA == ""}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.kubeletCA == "", ServerName: o.agentName}
 	if o.kubeletCert != "" {
 		certificate, err := cluster.NewReloadingCertificate(o.kubeletCert, o.kubeletKey)
 		if err != nil {

@@ -41,6 +41,10 @@ type apiOptions struct {
 
 	// components are asked for componentstatuses; nil: those on this machine.
 	components []server.Check
+	// dialAgents connects to node agents, whose certificates are for agentName;
+	// nil and empty: they listen at their nodes' addresses.
+	dialAgents func(ctx context.Context, network, address string) (net.Conn, error)
+	agentName  string
 }
 
 // ignoredFlags are accepted since manifests carry them, and change nothing: what

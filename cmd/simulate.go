@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"orrery.dev/client"
 	"orrery.dev/cluster"
@@ -66,6 +67,10 @@ func runSimulated(ctx context.Context, out io.Writer, o upOptions) error {
 	if err := say.step("certificates", func() error { return simulatedPKI(layout, host, port, o.serviceCIDR) }); err != nil {
 		return err
 	}
+	faces, err := newSimulatedFaces(layout)
+	if err != nil {
+		return err
+	}
 	etcd := simulatedEtcd(layout)
 	ready := make(chan *clientv3.Client, 1)
 	etcd.Ready = func(c *clientv3.Client) { ready <- c }
@@ -83,13 +88,30 @@ func runSimulated(ctx context.Context, out io.Writer, o upOptions) error {
 			}); err != nil {
 				return err
 			}
-			return serveSimulated(ctx, out, say, layout, simulatedAPI(layout, host, port, o.serviceCIDR), store, o, log)
+			flags := simulatedAPI(layout, host, port, o.serviceCIDR)
+			flags.dialAgents, flags.agentName = faces.agents.Dial, "localhost"
+			return serveSimulated(ctx, out, say, layout, flags, store, faces, o, log)
 		},
+		faces.agents.Run,
+		faces.streams.Run,
 	)
 }
 
+// simulatedFaces are the two servers that all simulated nodes share.
+type simulatedFaces struct {
+	agents  *nodeagent.SharedServer // the node agents' HTTP API
+	streams *simulate.Streams       // exec and attach of the pretended runtimes
+}
+
+func newSimulatedFaces(layout cluster.Layout) (simulatedFaces, error) {
+	kubelet := kubeletv1beta1.KubeletConfiguration{TLSCertFile: layout.PKI("kubelet.crt"), TLSPrivateKeyFile: layout.PKI("kubelet.key")}
+	kubelet.Authentication.X509.ClientCAFile = layout.PKI("ca.crt")
+	streams, err := simulate.NewStreams()
+	return simulatedFaces{agents: nodeagent.NewSharedServer(kubelet), streams: streams}, err
+}
+
 // serveSimulated runs everything over etcd.
-func serveSimulated(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, flags apiOptions, etcd *clientv3.Client, o upOptions, log *slog.Logger) error {
+func serveSimulated(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, flags apiOptions, etcd *clientv3.Client, faces simulatedFaces, o upOptions, log *slog.Logger) error {
 	api, err := newAPI(flags, etcd, log)
 	if err != nil {
 		return err
@@ -97,7 +119,7 @@ func serveSimulated(ctx context.Context, out io.Writer, say *progress, layout cl
 	return together(ctx,
 		api.run,
 		func(ctx context.Context) error { return flags.serve(ctx, api.server.Handler()) },
-		func(ctx context.Context) error { return runSimulatedParts(ctx, out, say, layout, o, log) },
+		func(ctx context.Context) error { return runSimulatedParts(ctx, out, say, layout, faces, o, log) },
 	)
 }
 
@@ -154,7 +176,7 @@ func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR stri
 func inProcess(context.Context) (string, error) { return "ok", nil }
 
 // runSimulatedParts runs everything that is a client of the API.
-func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, o upOptions, log *slog.Logger) error {
+func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, faces simulatedFaces, o upOptions, log *slog.Logger) error {
 	admin, err := client.Load(layout.Kubeconfig("admin"), "simulated")
 	if err != nil {
 		return err
@@ -176,7 +198,7 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
 		},
 	}
-	agents, err := simulatedAgents(ctx, n, log)
+	agents, err := simulatedAgents(ctx, n, faces, log)
 	if err != nil {
 		return err
 	}
@@ -201,7 +223,7 @@ The simulated cluster is up; Ctrl-C stops it.
 
 // simulatedAgents makes a node agent per node. They share one watch of the pods
 // and one recorder of events, so that thousands fit into a process.
-func simulatedAgents(ctx context.Context, n node, log *slog.Logger) ([]func(context.Context) error, error) {
+func simulatedAgents(ctx context.Context, n node, faces simulatedFaces, log *slog.Logger) ([]func(context.Context) error, error) {
 	shared, err := nodeagent.NewSharedPods(n.client)
 	if err != nil {
 		return nil, err
@@ -213,9 +235,11 @@ func simulatedAgents(ctx context.Context, n node, log *slog.Logger) ([]func(cont
 		if err != nil {
 			return nil, err
 		}
+		faces.streams.Add(runtime)
+		number := i + 1
 		config := nodeagent.Config{
-			NodeName: fmt.Sprintf("node-%d", i+1), NodeIP: fmt.Sprintf("172.%d.%d.%d", 16+i>>16, i>>8&255, i&255), Version: kubernetesVersion,
-			Clients: n.client, Runtime: runtime, Images: runtime.Images(), Simulated: true, Pods: shared, Events: events, Log: log,
+			NodeName: fmt.Sprintf("node-%d", number), NodeIP: fmt.Sprintf("172.%d.%d.%d", 16+number>>16, number>>8&255, number&255), Version: kubernetesVersion,
+			Clients: n.client, Runtime: runtime, Images: runtime.Images(), Simulated: true, Pods: shared, Events: events, Server: faces.agents, Log: log,
 			Capacity: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 				corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,14 +53,15 @@ type Config struct {
 	// known and whenever it changes: the network can then be configured.
 	PodCIDR func(ctx context.Context, podCIDR string) error
 
-	// Simulated leaves the machine alone: no volumes, cgroups, probes, HTTP
-	// server or host files. The node's size is then Capacity.
+	// Simulated leaves the machine alone: no volumes, cgroups, probes, host
+	// files or server of its own. The node's size is then Capacity.
 	Simulated bool
 	Capacity  corev1.ResourceList
 	// Pods and Events are shared by the agents of one process; without them
 	// an agent has its own watch and its own recorder.
 	Pods   *SharedPods
 	Events record.EventRecorder
+	Server *SharedServer // serves the HTTP API of simulated agents; nil: nobody does
 
 	Log *slog.Logger
 }
@@ -95,7 +97,8 @@ type Agent struct {
 	runtimeFeatures atomic.Pointer[runtimeapi.StatusResponse]
 	podCIDR         atomic.Pointer[string] // as PodCIDR was told
 	cpuRate         rate
-	wg              sync.WaitGroup // workers that are at work
+	handler         func() http.Handler // of the HTTP API, made when it is needed
+	wg              sync.WaitGroup      // workers that are at work
 }
 
 // Run runs an agent until ctx ends, and leaves its pods running.
@@ -121,6 +124,7 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 			return nil, fmt.Errorf("API client of node %s: %w", cfg.NodeName, err)
 		}
 	}
+	a.handler = sync.OnceValue(a.newHandler)
 	a.host = readHost(cfg)
 	a.pods = newPodSet(a)
 	a.statuses = newStatusWriter(a)
@@ -170,6 +174,7 @@ func (a *Agent) run(ctx context.Context) error {
 		{"eviction", !a.cfg.Simulated, a.pressure.run},
 		{"log rotation", !a.cfg.Simulated, a.rotateLogs},
 		{"server", !a.cfg.Simulated && *a.cfg.Kubelet.EnableServer, a.serve},
+		{"shared server", a.cfg.Server != nil, a.serveShared},
 		{"healthz", !a.cfg.Simulated && *a.cfg.Kubelet.HealthzPort > 0, a.serveHealthz},
 	}
 	if cidr := a.cfg.Kubelet.PodCIDR; cidr != "" {

@@ -127,6 +127,9 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, h have, s
 		config.StopSignal = runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+string(*c.Lifecycle.StopSignal)])
 	}
 	if a.cfg.Simulated {
+		for _, e := range c.Env { // what comes from elsewhere is not looked up
+			config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+		}
 		return config, nil
 	}
 	env, err := w.environment(ctx, pod, c, sb.ips)

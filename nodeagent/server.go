@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // route is one path of the agent's HTTP API. what is the node subresource that
@@ -53,19 +54,24 @@ func (a *Agent) routes() []route {
 	}
 }
 
-// serve runs the HTTP API until ctx ends.
-func (a *Agent) serve(ctx context.Context) error {
+// newHandler makes the handler of the HTTP API.
+func (a *Agent) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	access := &access{a: a, tokens: map[string]cachedIdentity{}, allowed: map[string]time.Time{}}
 	for _, r := range a.routes() {
 		mux.Handle(r.pattern, access.guard(r))
 	}
-	certs, err := a.serverTLS()
+	return mux
+}
+
+// serve runs the HTTP API until ctx ends.
+func (a *Agent) serve(ctx context.Context) error {
+	certs, err := serverTLS(a.cfg.Kubelet)
 	if err != nil {
 		return err
 	}
 	address := net.JoinHostPort(a.cfg.Kubelet.Address, strconv.Itoa(int(a.cfg.Kubelet.Port)))
-	return serveUntil(ctx, address, mux, certs)
+	return serveUntil(ctx, address, a.handler(), certs)
 }
 
 // serveHealthz answers local health checks without TLS.
@@ -77,12 +83,17 @@ func (a *Agent) serveHealthz(ctx context.Context) error {
 	return serveUntil(ctx, address, mux, nil)
 }
 
-// serveUntil serves until ctx ends; streams then get a moment to end.
+// serveUntil serves at an address until ctx ends.
 func serveUntil(ctx context.Context, address string, h http.Handler, certs *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
+	return serveOn(ctx, listener, h, certs)
+}
+
+// serveOn serves until ctx ends; streams then get a moment to end.
+func serveOn(ctx context.Context, listener net.Listener, h http.Handler, certs *tls.Config) error {
 	if certs != nil {
 		listener = tls.NewListener(listener, certs)
 	}
@@ -99,7 +110,7 @@ func serveUntil(ctx context.Context, address string, h http.Handler, certs *tls.
 			srv.Close()
 		}
 	})
-	err = srv.Serve(listener)
+	err := srv.Serve(listener)
 	if !stop() {
 		<-stopped
 	}
@@ -111,8 +122,7 @@ func serveUntil(ctx context.Context, address string, h http.Handler, certs *tls.
 
 // serverTLS reads certificate, key and client CA anew when their files change,
 // so that renewed ones need no restart.
-func (a *Agent) serverTLS() (*tls.Config, error) {
-	k := a.cfg.Kubelet
+func serverTLS(k kubeletconfig.KubeletConfiguration) (*tls.Config, error) {
 	if k.TLSCertFile == "" || k.TLSPrivateKeyFile == "" {
 		return nil, errors.New("tlsCertFile and tlsPrivateKeyFile are needed for the node agent's server")
 	}
@@ -200,8 +210,12 @@ func (a *Agent) serveConfig(w http.ResponseWriter, _ *http.Request) {
 
 func (a *Agent) serveNothing(http.ResponseWriter, *http.Request) {}
 
-// serveSystemLogs serves /var/log, as upstream does.
+// serveSystemLogs serves /var/log, as upstream does. A simulated node has none.
 func (a *Agent) serveSystemLogs(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Simulated {
+		http.NotFound(w, r)
+		return
+	}
 	http.StripPrefix("/logs/", http.FileServer(http.Dir("/var/log/"))).ServeHTTP(w, r)
 }
 

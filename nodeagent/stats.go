@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -26,7 +27,7 @@ func (a *Agent) serveSummary(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Agent) summary(ctx context.Context) (*stats.Summary, error) {
-	out := &stats.Summary{Node: a.nodeStats(), Pods: []stats.PodStats{}}
+	out := &stats.Summary{Pods: []stats.PodStats{}}
 	sandboxes, err := a.cfg.Runtime.ListPodSandboxStats(ctx, &runtimeapi.PodSandboxStatsFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("statistics of pods: %w", err)
@@ -63,6 +64,7 @@ func (a *Agent) summary(ctx context.Context) (*stats.Summary, error) {
 		}
 		out.Pods = append(out.Pods, pod)
 	}
+	out.Node = a.nodeStats(out.Pods)
 	return out, nil
 }
 
@@ -108,8 +110,31 @@ func networkStats(n *runtimeapi.NetworkUsage) *stats.NetworkStats {
 	return out
 }
 
+// simulatedStats is the sum of the pods' figures: nothing else happens on a
+// simulated node.
+func (a *Agent) simulatedStats(pods []stats.PodStats) stats.NodeStats {
+	now := metav1.Now()
+	var cpu, busy, memory uint64
+	for _, p := range pods {
+		if p.CPU != nil && p.Memory != nil {
+			cpu += ptr.Deref(p.CPU.UsageNanoCores, 0)
+			busy += ptr.Deref(p.CPU.UsageCoreNanoSeconds, 0)
+			memory += ptr.Deref(p.Memory.WorkingSetBytes, 0)
+		}
+	}
+	size := a.cfg.Capacity[corev1.ResourceMemory]
+	return stats.NodeStats{
+		NodeName: a.cfg.NodeName, StartTime: metav1.NewTime(a.started),
+		CPU:    &stats.CPUStats{Time: now, UsageNanoCores: &cpu, UsageCoreNanoSeconds: &busy},
+		Memory: &stats.MemoryStats{Time: now, UsageBytes: &memory, WorkingSetBytes: &memory, RSSBytes: &memory, AvailableBytes: ptr.To(uint64(size.Value()) - memory)},
+	}
+}
+
 // nodeStats reads the machine's own counters.
-func (a *Agent) nodeStats() stats.NodeStats {
+func (a *Agent) nodeStats(pods []stats.PodStats) stats.NodeStats {
+	if a.cfg.Simulated {
+		return a.simulatedStats(pods)
+	}
 	now := metav1.Now()
 	out := stats.NodeStats{NodeName: a.cfg.NodeName, StartTime: metav1.NewTime(bootTime())}
 	if busy, ok := cpuBusy(); ok {

@@ -1,7 +1,9 @@
 package nodeagent
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -190,13 +192,26 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 		stdout = discard
 	}
 	w.Header().Set("Content-Type", "text/plain")
-	if c.logPath == "" {
-		return
-	}
-	err = crilogs.ReadLogs(r.Context(), c.logPath, c.id, readOptions(opts), a.cfg.Runtime, stdout, stderr)
+	err = a.readLog(r.Context(), c, readOptions(opts), stdout, stderr)
 	if err != nil && r.Context().Err() == nil {
 		fmt.Fprintf(w, "failed to read the log of container %q: %v\n", r.PathValue("container"), err)
 	}
+}
+
+// logKeeper is a runtime that keeps its containers' logs, but not in files.
+type logKeeper interface {
+	ReadLog(ctx context.Context, id string, opts *crilogs.LogOptions, stdout, stderr io.Writer) error
+}
+
+// readLog writes a container's log, from wherever it is.
+func (a *Agent) readLog(ctx context.Context, c containerStatus, opts *crilogs.LogOptions, stdout, stderr io.Writer) error {
+	if keeper, ok := a.cfg.Runtime.(logKeeper); ok {
+		return keeper.ReadLog(ctx, c.id, opts, stdout, stderr)
+	}
+	if c.logPath == "" {
+		return nil
+	}
+	return crilogs.ReadLogs(ctx, c.logPath, c.id, opts, a.cfg.Runtime, stdout, stderr)
 }
 
 // readOptions turns the API's options into those of the reader.

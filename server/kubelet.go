@@ -36,6 +36,9 @@ func newKubelet(cfg KubeletConfig) *kubelet {
 	if k.address == nil {
 		k.address = nodeAddress
 	}
+	if cfg.Dial != nil {
+		k.transport.DialContext = cfg.Dial
+	}
 	return k
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -90,6 +91,9 @@ type KubeletConfig struct {
 	// Address tells where a node's agent listens. Nil: the node's InternalIP,
 	// ExternalIP or Hostname and its kubeletEndpoint port, or 10250.
 	Address func(*corev1.Node) (host string, port int32, err error)
+	// Dial connects to an agent, for agents that do not listen at their nodes'
+	// addresses. Nil: over the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // TokenIssuer makes service account tokens.

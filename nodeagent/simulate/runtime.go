@@ -10,11 +10,11 @@
 //	simulate.orrery.dev/run-for: 30s     they end after that time (pods of Jobs: 2s)
 //	simulate.orrery.dev/exit-code: "1"   with that code
 //	simulate.orrery.dev/pull-error: "…"  their images cannot be pulled
+//	simulate.orrery.dev/log-rate: "100"  they log that many lines a second (0: none)
 package simulate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -32,6 +32,7 @@ const (
 	RunFor    = "simulate.orrery.dev/run-for"
 	ExitCode  = "simulate.orrery.dev/exit-code"
 	PullError = "simulate.orrery.dev/pull-error"
+	LogRate   = "simulate.orrery.dev/log-rate"
 )
 
 // kindAnnotation is what the node agent writes on a container to tell what sort
@@ -55,6 +56,7 @@ type Runtime struct {
 	containers map[string]*container
 	images     map[string]*runtimeapi.Image
 	watchers   map[chan *runtimeapi.ContainerEventResponse]context.Context
+	streams    *Streams // nil: no exec and no attach
 }
 
 var (
@@ -81,7 +83,9 @@ type container struct {
 	finished time.Time
 	exit     int32
 	reason   string
-	ends     *time.Timer // nil: runs until it is stopped
+	ends     *time.Timer   // nil: runs until it is stopped
+	done     chan struct{} // closed when it ends
+	every    time.Duration // between lines of its log
 }
 
 // New makes a runtime whose pods get addresses out of a range.
@@ -247,7 +251,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 	if s == nil {
 		return "", status.Errorf(codes.NotFound, "sandbox %q: not found", sandboxID)
 	}
-	c := &container{id: r.id("container"), sandbox: s, config: config, created: time.Now(), state: runtimeapi.ContainerState_CONTAINER_CREATED}
+	c := &container{id: r.id("container"), sandbox: s, config: config, created: time.Now(), state: runtimeapi.ContainerState_CONTAINER_CREATED, done: make(chan struct{})}
 	r.containers[c.id] = c
 	r.tell(c, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 	return c.id, nil
@@ -264,6 +268,9 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	c.state, c.started = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now()
 	r.tell(c, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	span, code, err := c.fate()
+	if err == nil {
+		c.every, err = c.logEvery()
+	}
 	if err != nil {
 		r.end(c, 128, "StartError")
 		return nil
@@ -321,6 +328,7 @@ func (r *Runtime) end(c *container, code int32, reason string) {
 		c.ends.Stop()
 	}
 	c.state, c.finished, c.exit, c.reason = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now(), code, reason
+	close(c.done)
 	r.tell(c, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
@@ -423,24 +431,6 @@ func (r *Runtime) ExecSync(_ context.Context, id string, _ []string, _ time.Dura
 	defer r.mu.Unlock()
 	_, err = r.find(id)
 	return nil, nil, err
-}
-
-// errNoProcess is the honest answer to whoever wants to talk to a process.
-var errNoProcess = errors.New("this container is simulated: there is no process to talk to")
-
-// Exec fails.
-func (r *Runtime) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	return nil, errNoProcess
-}
-
-// Attach fails.
-func (r *Runtime) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	return nil, errNoProcess
-}
-
-// PortForward fails.
-func (r *Runtime) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
-	return nil, errNoProcess
 }
 
 // ReopenContainerLog has no log to open.

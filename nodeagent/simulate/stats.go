@@ -75,11 +75,7 @@ func (r *Runtime) ListPodSandboxStats(_ context.Context, filter *runtimeapi.PodS
 			Attributes: &runtimeapi.PodSandboxAttributes{Id: s.id, Metadata: s.config.Metadata, Labels: s.config.Labels, Annotations: s.config.Annotations},
 			Linux:      &runtimeapi.LinuxPodSandboxStats{},
 		}
-		for _, c := range r.containers {
-			if c.sandbox == s {
-				stats.Linux.Containers = append(stats.Linux.Containers, c.stats())
-			}
-		}
+		stats.Linux.Cpu, stats.Linux.Memory = r.sum(s, stats.Linux)
 		list = append(list, stats)
 	}
 	return list, nil
@@ -93,4 +89,26 @@ func (r *Runtime) ListMetricDescriptors(context.Context) ([]*runtimeapi.MetricDe
 // ListPodSandboxMetrics has none.
 func (r *Runtime) ListPodSandboxMetrics(context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
 	return nil, nil
+}
+
+// sum lists the stats of a pod's containers in into, and adds them up. Callers
+// hold mu.
+func (r *Runtime) sum(s *sandbox, into *runtimeapi.LinuxPodSandboxStats) (*runtimeapi.CpuUsage, *runtimeapi.MemoryUsage) {
+	now := time.Now().UnixNano()
+	var rate, busy, memory uint64
+	for _, c := range r.containers {
+		if c.sandbox != s {
+			continue
+		}
+		one := c.stats()
+		into.Containers = append(into.Containers, one)
+		if c.state == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			rate += one.Cpu.UsageNanoCores.Value
+			busy += one.Cpu.UsageCoreNanoSeconds.Value
+			memory += one.Memory.WorkingSetBytes.Value
+		}
+	}
+	value := func(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+	return &runtimeapi.CpuUsage{Timestamp: now, UsageNanoCores: value(rate), UsageCoreNanoSeconds: value(busy)},
+		&runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(memory)}
 }
