@@ -64,10 +64,58 @@ func (a *app) askDelete(c call, now bool) {
 	if len(c.on) == 0 {
 		return
 	}
+	a.async(func(ctx context.Context) func() {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		lost := a.cluster.blast(ctx, c.on)
+		return func() { a.deleteQuestion(c, now, lost) }
+	})
+}
+
+// blast says what goes with the objects; empty if nothing does, or nobody can
+// tell in time.
+func (c *cluster) blast(ctx context.Context, on []target) string {
+	pods := 0
+	for _, t := range on {
+		var opts metav1.ListOptions
+		namespace := t.namespace
+		switch t.kind.scope() {
+		case "namespaces":
+			namespace = t.name
+		case "nodes":
+			opts.FieldSelector = "spec.nodeName=" + t.name
+		case "deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "replicationcontrollers", "services":
+			selector, err := c.podSelector(ctx, t)
+			if err != nil || selector == "" {
+				continue
+			}
+			opts.LabelSelector = selector
+		default:
+			continue
+		}
+		if list, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
+			pods += len(list.Items)
+		}
+	}
+	switch {
+	case pods == 0:
+		return ""
+	case on[0].kind.plural == "services":
+		return fmt.Sprintf("%d pods lose this way to reach them", pods)
+	case on[0].kind.plural == "nodes":
+		return fmt.Sprintf("%d pods run there", pods)
+	}
+	return fmt.Sprintf("%d pods go with it", pods)
+}
+
+func (a *app) deleteQuestion(c call, now bool, lost string) {
 	k := c.on[0].kind
 	q := question{title: fmt.Sprintf("%s %d %s", a.words.say("Delete"), len(c.on), k.plural), text: append(names(c.on), ""), yes: "Delete"}
 	if len(c.on) == 1 {
 		q.title = fmt.Sprintf("%s %s", a.words.say("Delete"), k.singular)
+	}
+	if lost != "" {
+		q.text = append(q.text, "▲ "+lost, "")
 	}
 	if typedKind(k) {
 		q.must = c.on[0].name
@@ -76,7 +124,7 @@ func (a *app) askDelete(c call, now bool) {
 		}
 	}
 	if now {
-		q.text = append(q.text, "without waiting for them to end")
+		q.text = append(q.text, "without waiting for them to end", "")
 	}
 	on := c.on
 	q.do = func(string) {

@@ -33,7 +33,11 @@ func (h *header) Draw(s tcell.Screen) {
 	}
 	a := h.app
 	facts := h.lines()
-	left := min(max(w/3, 34), 52)
+	left := 31
+	for _, line := range facts { // in steps, so that hints don't move with each revision
+		left = max(left, (textWidth(line.value)+14+3)/4*4)
+	}
+	left = min(left, max(w/2, 31))
 	for i, line := range facts[:min(len(facts), height)] {
 		at := drawText(s, x+1, y+i, left, padText(a.words.say(line.name), 9)+" ", a.theme.faint)
 		drawText(s, x+1+at, y+i, left-at-2, line.value, line.style)
@@ -99,7 +103,7 @@ func (h *header) hints(s tcell.Screen, x, y, w, height int) {
 	type hint struct{ key, text string }
 	var all []hint
 	for i, ns := range a.favourites() {
-		if t, ok := p.(*tablePane); ok && t.kind.namespaced && i < height-2 {
+		if t, ok := p.(*tablePane); ok && t.kind.namespaced && t.parent == nil && i < height-2 {
 			if i == 0 {
 				all = append(all, hint{"0", a.words.say("all")})
 			}

@@ -177,12 +177,12 @@ func golden(t *testing.T, name, got string) {
 
 func TestScreenOfPods(t *testing.T) {
 	s := newShow(t, Config{}, 100, 24)
-	golden(t, "pods", s.await("pods(all)[4]", "db-0", "live  revision 5"))
+	golden(t, "pods", s.await("pods(all)[4]", "db-0", "live  revision 5", "v0.0.0"))
 }
 
 func TestScreenOf80Columns(t *testing.T) {
 	s := newShow(t, Config{Namespace: "shop", Language: "zh_TW"}, 80, 24)
-	golden(t, "pods_80_zh", s.await("pods(shop)[4]", "節點-測試", "即時"))
+	golden(t, "pods_80_zh", s.await("pods(shop)[4]", "節點-測試", "即時", "v0.0.0"))
 }
 
 func TestFilterAndCommandByKeys(t *testing.T) {

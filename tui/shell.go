@@ -94,16 +94,18 @@ func (c *cluster) executor(t target, sub string, options any) (remotecommand.Exe
 	})
 }
 
-// aside leaves the screen to something else while f runs.
-func (a *app) aside(f func() error) {
+// aside leaves the screen to something else while f runs, and says whether that
+// went well.
+func (a *app) aside(f func() error) bool {
 	a.suspended.Store(true)
 	var err error
 	a.tv.Suspend(func() { err = f() })
 	a.suspended.Store(false)
+	a.dirty()
 	if err != nil {
 		a.fail(err)
 	}
-	a.dirty()
+	return err == nil
 }
 
 // edit opens the object in the user's editor. What comes back is checked by the
@@ -130,10 +132,13 @@ func (a *app) edit(t target) {
 
 func (a *app) editText(t target, original, text string) {
 	var edited string
-	a.aside(func() (err error) {
+	ok := a.aside(func() (err error) {
 		edited, err = runEditor(a.config.Editor, t.kind.singular+"-"+t.name+"-*.yaml", text)
 		return err
 	})
+	if !ok {
+		return
+	}
 	if edited == "" || edited == original || edited == text {
 		a.note("%s", a.words.say("unchanged"))
 		return
