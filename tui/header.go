@@ -193,6 +193,9 @@ func (f *footer) Draw(s tcell.Screen) {
 		}
 	}
 	if f.silent() {
+		if link := f.app.feed.Link(); link.State != client.LinkLive && link.Err != nil {
+			drawFit(s, x+at+1, y, w-at-1, oneLine(link.Err.Error()), false, f.app.theme.faint)
+		}
 		return
 	}
 	style := f.app.theme.state(api.StateOK)

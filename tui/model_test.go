@@ -87,6 +87,11 @@ func TestSortIsAPersonsOrder(t *testing.T) {
 	if got := strings.Join(cells, " | "); got != "1/3 | 2 | 2/3 | 3 (5m ago) | 10 | 512Mi | 1Gi | a | web-9 | web-10" {
 		t.Errorf("order: %s", got)
 	}
+	ages := []string{"2d3h", "45s", "4m39s", "5m", "1y"}
+	slices.SortFunc(ages, compareAges)
+	if got := strings.Join(ages, " "); got != "45s 4m39s 5m 2d3h 1y" {
+		t.Errorf("ages: %s", got)
+	}
 	m := podModel()
 	m.show(func(v *view) { v.sortBy, v.descending = "name", true })
 	if got := shownNames(m.snapshot(testNow)); got != "web-10 web-9 job-1 db-0" {

@@ -57,6 +57,9 @@ func number(s string) (float64, bool) {
 
 // natural compares text with runs of digits by their value.
 func natural(a, b string) int {
+	if a == b {
+		return 0
+	}
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)
 		if da > 0 && db > 0 {
@@ -84,4 +87,24 @@ func digits(s string) int {
 		n++
 	}
 	return n
+}
+
+// compareAges orders durations in kubectl's words: "45s", "4m39s", "2d3h".
+func compareAges(a, b string) int { return cmp.Compare(ageSeconds(a), ageSeconds(b)) }
+
+func ageSeconds(s string) float64 {
+	total := 0.0
+	for s != "" {
+		n := digits(s)
+		if n == 0 || n == len(s) {
+			return total
+		}
+		v, err := strconv.ParseFloat(s[:n], 64)
+		if err != nil {
+			return total
+		}
+		total += v * map[byte]float64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'y': 365 * 86400}[s[n]]
+		s = s[n+1:]
+	}
+	return total
 }

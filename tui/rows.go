@@ -31,6 +31,7 @@ type rows struct {
 	want    view
 	filter  filter
 	last    *snapshot
+	order   []string             // UIDs as sorted last: nearly sorted is quick to sort
 	touched map[string]time.Time // when a row changed last, for the mark
 }
 
@@ -182,7 +183,7 @@ func (m *rows) snapshot(now time.Time) *snapshot {
 func (m *rows) collect(s *snapshot, f filter, now time.Time) {
 	s.rows = make([]gridRow, 0, len(m.byUID))
 	texts := make([]string, len(m.columns))
-	for _, r := range m.byUID {
+	for _, r := range m.inOrder() {
 		s.counts[r.State]++
 		if m.want.faultsOnly && (r.State == api.StateOK || r.State == api.StateDone) {
 			continue
@@ -205,6 +206,28 @@ func (m *rows) collect(s *snapshot, f filter, now time.Time) {
 		}
 		s.rows = append(s.rows, row)
 	}
+}
+
+// inOrder lists the rows as they were sorted last, new ones behind.
+func (m *rows) inOrder() []*api.Row {
+	out := make([]*api.Row, 0, len(m.byUID))
+	for _, uid := range m.order {
+		if r := m.byUID[uid]; r != nil {
+			out = append(out, r)
+		}
+	}
+	if len(out) < len(m.byUID) {
+		known := make(map[string]bool, len(m.order))
+		for _, uid := range m.order {
+			known[uid] = true
+		}
+		for uid, r := range m.byUID {
+			if !known[uid] {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
 }
 
 // layout fixes the columns of a snapshot, so that they don't jump with what is
@@ -241,11 +264,14 @@ func (m *rows) sort(s *snapshot) {
 		}
 	}
 	age := strings.EqualFold(m.want.sortBy, "age")
+	times := by >= 0 && (s.columns[by].name == "LAST SEEN" || s.columns[by].name == "DURATION")
 	slices.SortFunc(s.rows, func(a, b gridRow) int {
 		c := 0
 		switch {
 		case age:
 			c = b.row.Created.Compare(a.row.Created)
+		case times:
+			c = compareAges(a.cells[by], b.cells[by])
 		case by >= 0:
 			c = compareCells(a.cells[by], b.cells[by])
 		}
@@ -263,6 +289,12 @@ func (m *rows) sort(s *snapshot) {
 		}
 		return c
 	})
+	if len(s.rows) == len(m.byUID) {
+		m.order = m.order[:0]
+		for i := range s.rows {
+			m.order = append(m.order, s.rows[i].uid)
+		}
+	}
 }
 
 // cellText is a cell in kubectl's words.

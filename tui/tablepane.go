@@ -31,6 +31,9 @@ type origin struct{ name, namespace string }
 func newTable(a *app, k kind) *tablePane {
 	t := &tablePane{grid: newGrid(a.theme), app: a, kind: k}
 	t.model = newRows(a.dirty)
+	if k.plural == "events" { // the newest is what one looks for
+		t.model.want.sortBy = "last seen"
+	}
 	t.SetBorder(true).SetBorderStyle(a.theme.border)
 	return t
 }
