@@ -54,15 +54,15 @@ func fromStored(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
 	return k.FromStored(obj)
 }
 
-// stored converts an object from the served version to the stored one, and
-// fills in both versions' defaults.
+// stored converts an object from the served version to the one that writes are
+// worked on in (see Kind.Hub), and fills in both versions' defaults.
 func (c *call) stored(obj runtime.Object) (runtime.Object, error) { return toStored(c.kind, obj) }
 
 func toStored(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
 	if k.Default != nil {
 		k.Default(obj)
 	}
-	if k.ToStored == nil {
+	if k.Hub() == k {
 		return obj, nil
 	}
 	obj, err := k.ToStored(obj)
@@ -74,6 +74,19 @@ func toStored(k *registry.Kind, obj runtime.Object) (runtime.Object, error) {
 		stored.Default(obj)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(stored.GroupVersionKind)
+	return obj, nil
+}
+
+// unpacked is what storage holds, in the version that writes are worked on in;
+// packed is the way back. For built-in kinds the two are the same.
+func (c *call) unpacked(obj runtime.Object) (runtime.Object, error) {
+	return fromStored(c.kind.Hub(), obj)
+}
+
+func (c *call) packed(obj runtime.Object) (runtime.Object, error) {
+	if hub := c.kind.Hub(); hub.ToStored != nil {
+		return hub.ToStored(obj)
+	}
 	return obj, nil
 }
 
@@ -143,8 +156,15 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 		return err
 	}
 	strict, err := decode(body, contentType, kind, into)
-	if err != nil || len(strict) == 0 {
+	if err != nil {
 		return err
+	}
+	unknown, err := c.coerce(into)
+	if err != nil {
+		return undecodable(err, kind, kind, nil)
+	}
+	if strict = append(strict, unknown...); len(strict) == 0 {
+		return nil
 	}
 	switch fieldValidation {
 	case metav1.FieldValidationStrict:
@@ -158,6 +178,19 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 		}
 	}
 	return nil
+}
+
+// coerce drops what a custom object has and its schema hasn't.
+func (c *call) coerce(obj runtime.Object) ([]error, error) {
+	if _, ok := obj.(runtime.Unstructured); !ok || c.kind.Coerce == nil {
+		return nil, nil
+	}
+	paths, err := c.kind.Coerce(obj)
+	var unknown []error
+	for _, path := range paths {
+		unknown = append(unknown, fmt.Errorf("unknown field %q", path))
+	}
+	return unknown, err
 }
 
 // query converts the query parameters into an options struct.

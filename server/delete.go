@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,7 +129,7 @@ func decodeDeleteOptions(body []byte, contentType string, into *metav1.DeleteOpt
 // remove deletes an object, or marks it for deletion when finalizers or a grace
 // period keep it. It returns the last state, and whether the object is gone.
 func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, name string, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	k := c.kind.Stored()
+	k := c.kind.Hub()
 	dryRun := len(options.DryRun) > 0
 	for {
 		var verdict deletion
@@ -140,8 +141,12 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 			req.Namespace = namespace
 		}
 		item, err := col.Update(ctx, namespace, name, storage.WriteOptions{DryRun: dryRun}, func(current runtime.Object) (runtime.Object, error) {
-			current.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-			req.Old = current.DeepCopyObject()
+			old, err := c.unpacked(current.DeepCopyObject())
+			if err != nil {
+				return nil, err
+			}
+			old.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+			req.Old = old
 			if err := c.admitDelete(ctx, req); err != nil {
 				return nil, err
 			}
@@ -224,6 +229,9 @@ func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.Delete
 	}
 	if ns, ok := namespaceOf(obj); ok {
 		return decideNamespace(ns, options, now)
+	}
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		holdForCleanup(crd)
 	}
 	graceful, pending := markGraceful(k, obj, m, options.GracePeriodSeconds, now)
 	if pending {

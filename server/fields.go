@@ -69,11 +69,15 @@ func (f *fieldManagers) of(k *registry.Kind, subresource string) (*managedfields
 }
 
 func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfields.FieldManager, error) {
-	hub := k.Stored().GroupVersion()
+	hub := k.Hub().GroupVersion()
 	objects := objectFactory{f.kinds}
 	reset := resetFields(k, subresource)
 	if k.Unstructured() || !scheme.Scheme.Recognizes(k.GroupVersionKind) {
-		return managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
+		types, err := f.customTypes(k)
+		if err != nil {
+			return nil, err
+		}
+		return managedfields.NewDefaultCRDFieldManager(types, objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 	}
 	return managedfields.NewDefaultFieldManager(f.builtIn(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 }
@@ -85,6 +89,12 @@ func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]
 	switch _, hasStatus := k.Sub["status"]; {
 	case subresource == "" && hasStatus:
 		path = fieldpath.MakePathOrDie("status")
+	case subresource == "status" && k.Unstructured():
+		return map[fieldpath.APIVersion]fieldpath.Filter{
+			fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(
+				fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"),
+			)),
+		}
 	case subresource == "status":
 		path = fieldpath.MakePathOrDie("spec")
 	default:

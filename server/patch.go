@@ -97,10 +97,18 @@ func (c *call) patched(p *patch.Patch, current runtime.Object, fieldValidation s
 	if err != nil {
 		return nil, err
 	}
-	if len(problems) > 0 {
+	whole := obj
+	if c.kind.Coerce != nil {
+		whole = obj.DeepCopyObject() // with the fields that are to be dropped
+	}
+	unknown, err := c.coerce(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if problems = append(problems, unknown...); len(problems) > 0 {
 		switch fieldValidation {
 		case metav1.FieldValidationStrict:
-			return nil, p.Strict(obj, problems)
+			return nil, p.Strict(whole, problems)
 		case metav1.FieldValidationIgnore:
 		default:
 			for _, problem := range problems {
@@ -174,18 +182,21 @@ func (c *call) checkIntent(intent *unstructured.Unstructured, problems []error, 
 	return nil
 }
 
-// merged is the current stored object with an intent merged into it.
+// merged is the current object with an intent merged into it.
 func (c *call) merged(current, intent runtime.Object, manager string, force bool) (runtime.Object, error) {
 	merged, err := c.s.fields.apply(c.kind, c.Subresource, current, intent.DeepCopyObject(), manager, force)
 	if err != nil {
 		return nil, err
 	}
-	stored := c.kind.Stored()
-	if merged, err = typedBy(stored, merged); err != nil {
+	hub := c.kind.Hub()
+	if merged, err = typedBy(hub, merged); err != nil {
 		return nil, err
 	}
-	if stored.Default != nil {
-		stored.Default(merged)
+	if _, err := c.coerce(merged); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if hub.Default != nil {
+		hub.Default(merged)
 	}
 	m, err := meta.Accessor(merged)
 	if err != nil {
@@ -208,7 +219,7 @@ func (c *call) createByApply(w *change, intent *unstructured.Unstructured, manag
 	if uid := intent.GetUID(); uid != "" {
 		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(uid))
 	}
-	obj, err := c.merged(w.emptyStored(), intent, manager, force)
+	obj, err := c.merged(w.empty(), intent, manager, force)
 	if err != nil {
 		return err
 	}

@@ -155,6 +155,9 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	if serve == nil {
 		return errMethodNotAllowed()
 	}
+	if k.Deprecated != "" {
+		c.warn(k.Deprecated)
+	}
 	return serve()
 }
 

@@ -185,13 +185,16 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Run does the server's own chores until ctx ends: it writes the audit log,
-// keeps storage in step with the table of kinds, and keeps the bootstrap objects. Watches in progress end with it.
+// keeps storage in step with the table of kinds and the table in step with
+// CustomResourceDefinitions, and keeps the bootstrap objects. Watches in progress
+// end with it.
 func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	if s.audit != nil {
 		wg.Go(func() { s.audit.run(ctx) })
 	}
 	wg.Go(func() { s.followKinds(ctx) })
+	wg.Go(func() { s.followDefinitions(ctx) })
 	wg.Go(func() { s.keepBootstrapped(ctx) })
 	<-ctx.Done()
 	s.Drain()

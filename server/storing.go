@@ -51,9 +51,9 @@ func (s *Server) storeKinds(known map[schema.GroupResource]bool) map[schema.Grou
 	now := map[schema.GroupResource]bool{}
 	s.Store.Add(nodePortBooks())
 	for _, k := range s.Kinds.Kinds() {
-		if isStored(k) {
-			now[k.GroupResource()] = true
-			s.Store.Add(resourceOf(k))
+		if stored := k.Stored(); isStored(stored) {
+			now[stored.GroupResource()] = true
+			s.Store.Add(resourceOf(stored))
 		}
 	}
 	for gr := range known {

@@ -121,7 +121,7 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 	}
 	item, err := w.update(c.r.Context(), col, pre, func(current runtime.Object) (runtime.Object, error) {
 		before, err := c.projected(current)
-		if err != nil {
+		if before == nil {
 			return nil, err
 		}
 		obj, err := edit(before)

@@ -43,7 +43,7 @@ func (c *call) update() error {
 	stored, err := w.update(ctx, col, uidPrecondition(m), func(runtime.Object) (runtime.Object, error) {
 		return obj.DeepCopyObject(), nil
 	})
-	if apierrors.IsNotFound(err) && c.kind.Stored().CreateOnUpdate && c.sub == nil {
+	if apierrors.IsNotFound(err) && c.kind.Hub().CreateOnUpdate && c.sub == nil {
 		return c.createByUpdate(w, obj)
 	}
 	if err != nil {

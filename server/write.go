@@ -26,7 +26,7 @@ var errStale = errors.New("the object has been modified; please apply your chang
 const nameAttempts = 8
 
 // change is one write: what create, update and patch have in common once they
-// know the new object. Objects are of the stored version throughout.
+// know the new object. Objects are of the hub version (see Kind.Hub) throughout.
 type change struct {
 	*call
 	options runtime.Object // CreateOptions, UpdateOptions or PatchOptions
@@ -42,7 +42,7 @@ func (w *change) request(op admission.Operation, obj, old runtime.Object) *admis
 		Operation:   op,
 		Resource:    w.GVR,
 		Subresource: w.Subresource,
-		Kind:        w.kind.Stored().GroupVersionKind,
+		Kind:        w.kind.Hub().GroupVersionKind,
 		Namespace:   w.Namespace,
 		Name:        w.Name,
 		Object:      obj,
@@ -92,7 +92,7 @@ func nameExhausted(err error) error {
 }
 
 func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj runtime.Object) (*storage.Item, error) {
-	k := w.kind.Stored()
+	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	if m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
@@ -103,7 +103,7 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		k.Prepare(ctx, obj, nil)
 	}
 	if !w.owned {
-		obj = w.s.fields.own(w.kind, w.Subresource, w.emptyStored(), obj, w.manager)
+		obj = w.s.fields.own(w.kind, w.Subresource, w.empty(), obj, w.manager)
 		m, _ = meta.Accessor(obj)
 	}
 	req := w.request(admission.Create, obj, nil)
@@ -120,7 +120,11 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		if err := w.s.Admission.Validate(ctx, req); err != nil {
 			return nil, err
 		}
-		return col.Create(ctx, obj, storage.WriteOptions{DryRun: w.dryRun})
+		packed, err := w.packed(obj)
+		if err != nil {
+			return nil, err
+		}
+		return col.Create(ctx, packed, storage.WriteOptions{DryRun: w.dryRun})
 	})
 }
 
@@ -143,9 +147,9 @@ func finished(item *storage.Item, dryRun bool) runtime.Object {
 	return item.Object
 }
 
-// emptyStored is the object that a new one is compared with.
-func (w *change) emptyStored() runtime.Object {
-	k := w.kind.Stored()
+// empty is the object that a new one is compared with.
+func (w *change) empty() runtime.Object {
+	k := w.kind.Hub()
 	obj := k.New()
 	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	return obj
@@ -172,7 +176,7 @@ func generateName(base string) string {
 }
 
 func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
-	k := w.kind.Stored()
+	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, w.validName(), field.NewPath("metadata"))
 	if k.Validate != nil {
@@ -200,14 +204,14 @@ func dedupErrors(errs field.ErrorList) field.ErrorList {
 }
 
 func (c *call) validName() validation.ValidateNameFunc {
-	if f := c.kind.Stored().ValidName; f != nil {
+	if f := c.kind.Hub().ValidName; f != nil {
 		return f
 	}
 	return validation.NameIsDNSSubdomain
 }
 
 func (c *call) warnKind(obj, old runtime.Object) {
-	if f := c.kind.Stored().Warn; f != nil {
+	if f := c.kind.Hub().Warn; f != nil {
 		for _, text := range f(obj, old) {
 			c.warn(text)
 		}
@@ -264,14 +268,20 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 		if req != nil {
 			req.Finish(ctx, nil) // the attempt before lost a race
 		}
-		current.GetObjectKind().SetGroupVersionKind(w.kind.Stored().GroupVersionKind)
+		current, err := w.unpacked(current)
+		if err != nil {
+			return nil, err
+		}
+		current.GetObjectKind().SetGroupVersionKind(w.kind.Hub().GroupVersionKind)
 		obj, err := edit(current.DeepCopyObject())
 		if err != nil {
 			return nil, err
 		}
 		req = w.request(admission.Update, obj, current)
-		last, err = w.prepareUpdate(ctx, req, obj, current)
-		return last, err
+		if last, err = w.prepareUpdate(ctx, req, obj, current); err != nil {
+			return nil, err
+		}
+		return w.packed(last)
 	})
 	if errors.Is(err, errDeleteInstead) {
 		if err := w.deleteEmptied(ctx, col, last); err != nil {
@@ -323,7 +333,7 @@ func (w *change) prepareUpdate(ctx context.Context, req *admission.Request, obj,
 // checkVersion is optimistic locking: a version in the new object must be the
 // current one.
 func (w *change) checkVersion(m, old metav1.Object) error {
-	k := w.kind.Stored()
+	k := w.kind.Hub()
 	switch rv := m.GetResourceVersion(); {
 	case rv == old.GetResourceVersion():
 	case rv != "" && rv != "0":
@@ -344,7 +354,7 @@ func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
 	o, _ := meta.Accessor(old)
 	m.SetGeneration(o.GetGeneration())
 	m.SetSelfLink("")
-	switch k := w.kind.Stored(); {
+	switch k := w.kind.Hub(); {
 	case w.sub != nil && w.sub.Prepare != nil:
 		w.sub.Prepare(ctx, obj, old)
 	case k.Prepare != nil: // the object itself, or a projection of it (scale)
@@ -366,7 +376,7 @@ func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
 }
 
 func (w *change) validateUpdate(obj, old runtime.Object) error {
-	k := w.kind.Stored()
+	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	o, _ := meta.Accessor(old)
 	path := field.NewPath("metadata")

@@ -61,7 +61,7 @@ func (in invocation) encode(obj runtime.Object) ([]byte, error) {
 }
 
 // decode is the way back: from what a webhook made of an object to a defaulted
-// object of the stored version, of the type that like has.
+// object of the hub version, of the type that like has.
 func (in invocation) decode(raw []byte, like runtime.Object) (runtime.Object, error) {
 	if in.row == nil {
 		obj, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
@@ -80,6 +80,12 @@ func (in invocation) decode(raw []byte, like runtime.Object) (runtime.Object, er
 	if in.row.ToStored != nil {
 		var err error
 		if obj, err = in.row.ToStored(obj); err != nil {
+			return nil, err
+		}
+	}
+	if in.hub.Store != nil && in.hub.FromStored != nil { // custom kinds are not worked on as stored
+		var err error
+		if obj, err = in.hub.FromStored(obj); err != nil {
 			return nil, err
 		}
 	}

@@ -33,6 +33,7 @@ type invocation struct {
 	kind     schema.GroupVersionKind
 	asked    schema.GroupVersionKind // of the version in the URL
 	row      *registry.Kind          // converts to kind; nil: the object is shown as it is
+	hub      *registry.Kind          // the row that the request's objects are of; nil as row
 }
 
 // invocation decides whether a webhook is called for a request.
@@ -70,7 +71,8 @@ func (w *webhooks) byRule(r *Request, h hook) (invocation, bool) {
 	}
 	// Only objects of the row's own kind have versions; what a subresource like
 	// eviction takes is shown as it came.
-	if row != nil && row.Stored().GroupVersionKind == r.Kind {
+	if row != nil && row.Hub().GroupVersionKind == r.Kind {
+		in.hub = row.Hub()
 		in.row, in.kind, in.asked = row, row.GroupVersionKind, row.GroupVersionKind
 	}
 	if matchesRules(h.rules, r, r.Resource) {

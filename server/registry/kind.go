@@ -84,6 +84,13 @@ type Kind struct {
 	Columns []Column
 	Row     func(obj runtime.Object) []any
 
+	// Coerce gives an unstructured object, as a client sent it, the form that
+	// decoding gives typed ones, and returns the paths of the fields that it
+	// dropped because the kind doesn't have them. Nil for built-in kinds.
+	Coerce func(obj runtime.Object) (unknown []string, err error)
+	// Deprecated is the warning that clients of this version get; "": none.
+	Deprecated string
+
 	// Schema is the version's openAPIV3Schema of a custom resource, as JSON, for
 	// OpenAPI. Built-in kinds have theirs in package openapi.
 	Schema []byte
@@ -104,6 +111,7 @@ type Column = metav1.TableColumnDefinition
 //     ephemeralcontainers, finalize). PUT and PATCH take the whole object;
 //     Prepare copies onto obj everything from old that this view may not change.
 //   - Get and Put set: another kind converted to and from the object (scale).
+//     Get may return an object along with an error that only matters to readers.
 //   - neither: the server has a handler of that name (exec, attach, log,
 //     portforward, proxy, eviction, binding, token).
 type Subresource struct {
@@ -134,6 +142,17 @@ func (k *Kind) Stored() *Kind {
 		return k.Store
 	}
 	return k
+}
+
+// Hub is the row in whose version a write is worked on, from decoding to
+// validation: for built-in kinds that of the stored version. Versions of a custom
+// kind have schemas of their own, so that each is worked on as it came, and
+// converted only to be stored.
+func (k *Kind) Hub() *Kind {
+	if k.Unstructured() {
+		return k
+	}
+	return k.Stored()
 }
 
 // Unstructured reports whether the kind's objects are unstructured: a custom

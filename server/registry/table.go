@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"slices"
 	"sort"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 )
 
 // Table holds every kind that the server serves, built-in and custom. It is
@@ -119,7 +121,15 @@ func (t *Table) put(k *Kind) {
 			return
 		}
 	}
-	t.versions = append(t.versions, k.GroupVersion())
+	// A version of a group that is there already goes where its maturity puts it.
+	at := len(t.versions)
+	for i, gv := range t.versions {
+		if gv.Group == k.Group && version.CompareKubeAwareVersionStrings(gv.Version, k.Version) < 0 {
+			at = i
+			break
+		}
+	}
+	t.versions = slices.Insert(t.versions, at, k.GroupVersion())
 }
 
 func (t *Table) notify() {

@@ -98,6 +98,22 @@ func (s *Store) Add(r Resource) {
 	}
 }
 
+// Replace makes the collection of a resource anew if there is one already, for a
+// change in how the objects are to be read. Watches of the old one end.
+func (s *Store) Replace(r Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.collections[r.GroupResource]; old != nil {
+		old.remove()
+	}
+	c := newCollection(s, r)
+	s.collections[r.GroupResource] = c
+	s.byPrefix[r.Prefix] = c
+	if s.loader != nil {
+		s.loader(c)
+	}
+}
+
 // Remove drops a collection, though not its objects. Its watches end.
 func (s *Store) Remove(gr schema.GroupResource) {
 	s.mu.Lock()
