@@ -346,7 +346,10 @@ func TestDefinitionEnds(t *testing.T) {
 	if _, err := things.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.await("the end", func() bool { code, _ := c.do("GET", definitionsPath+"/gadgets.example.org", "", nil); return code == 404 })
+	c.await("the end", func() bool {
+		code, _ := c.do("GET", definitionsPath+"/gadgets.example.org", "", nil)
+		return code == 404
+	})
 	c.await("no rows", func() bool { code, _ := c.do("GET", "/apis/example.org/v1/gadgets", "", nil); return code == 404 })
 	// The same name can be defined again, and nothing is left of before.
 	c.define(gadgets)
