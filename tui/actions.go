@@ -15,7 +15,8 @@ type action struct {
 	// on is where it applies: scopes of panes; nil is everywhere.
 	on []string
 	// verb and sub are the right it needs on the kind of the table, as the
-	// authoriser names them; resource if it is another kind's.
+	// authoriser names them; resource ("pods", "jobs.batch") if it is another
+	// kind's.
 	verb, sub, resource string
 	writes              bool // refused when read-only
 	run                 func(a *app, c call)

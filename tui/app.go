@@ -11,6 +11,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 
+	"orrery.dev/api"
 	"orrery.dev/client"
 )
 
@@ -39,6 +40,7 @@ type app struct {
 	tv      *tview.Application
 	under   tcell.Screen
 	now     func() time.Time
+	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
 
 	stale     chan struct{} // one slot: a frame is wanted
 	painted   chan struct{} // one slot: it was made
@@ -74,7 +76,7 @@ type app struct {
 }
 
 func newApp(cfg Config, c *cluster) *app {
-	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now,
+	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now, plane: c.plane,
 		stale: make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()

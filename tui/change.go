@@ -33,7 +33,7 @@ func changeActions() []action {
 		{name: "scale", hint: "scale", help: "change the number of replicas", on: []string{"scalable"}, verb: "patch", sub: "scale", writes: true, run: (*app).askScale},
 		{name: "restart", hint: "restart", help: "replace all pods, as kubectl rollout restart does", on: workload, verb: "patch", writes: true, run: (*app).askRestart},
 		{name: "set-image", help: "change a container's image", on: workload, verb: "patch", writes: true, run: one((*app).askImage)},
-		{name: "trigger", hint: "trigger", help: "run the CronJob now", on: []string{"cronjobs.batch"}, verb: "create", resource: "", writes: true, run: one((*app).trigger)},
+		{name: "trigger", hint: "trigger", help: "run the CronJob now", on: []string{"cronjobs.batch"}, verb: "create", resource: "jobs.batch", writes: true, run: one((*app).trigger)},
 		{name: "suspend-cronjob", hint: "suspend", help: "suspend or resume the CronJob", on: []string{"cronjobs.batch"}, verb: "patch", writes: true, run: one((*app).suspendCronJob)},
 		{name: "cordon", hint: "cordon", help: "no new pods on the node", on: []string{"nodes"}, verb: "patch", writes: true, run: func(a *app, c call) { a.cordon(c, true) }},
 		{name: "uncordon", hint: "uncordon", help: "new pods on the node again", on: []string{"nodes"}, verb: "patch", writes: true, run: func(a *app, c call) { a.cordon(c, false) }},
@@ -170,6 +170,10 @@ type fields = map[string]any
 
 func (a *app) askScale(c call) {
 	if len(c.on) == 0 {
+		return
+	}
+	if len(c.args) == 1 { // ":scale 3"
+		a.scale(c.on, c.args[0])
 		return
 	}
 	a.async(func(ctx context.Context) func() {

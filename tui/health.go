@@ -58,7 +58,7 @@ func (h *health) open(a *app) (stop func()) {
 		stops = append(stops, a.feed.Open(v, h.tables[v.Resource].tell))
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
-	a.work.Go(func() { h.ask(ctx, a.cluster) })
+	a.work.Go(func() { h.ask(ctx, a.plane) })
 	return func() {
 		cancel()
 		for _, s := range stops {
@@ -68,9 +68,9 @@ func (h *health) open(a *app) (stop func()) {
 }
 
 // ask gets the control plane's facts every two seconds.
-func (h *health) ask(ctx context.Context, c *cluster) {
+func (h *health) ask(ctx context.Context, plane func(context.Context) (api.Map, error)) {
 	for {
-		plane, err := c.plane(ctx)
+		plane, err := plane(ctx)
 		if ctx.Err() != nil {
 			return
 		}

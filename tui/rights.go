@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ func newRights() *rights { return &rights{known: map[authzv1.ResourceAttributes]
 func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) string {
 	ask := authzv1.ResourceAttributes{Verb: act.verb, Group: t.kind.group, Resource: t.kind.plural, Subresource: act.sub, Namespace: t.namespace}
 	if act.resource != "" {
-		ask.Group, ask.Resource = "", act.resource
+		ask.Resource, ask.Group, _ = strings.Cut(act.resource, ".")
 	}
 	r.mu.Lock()
 	known, ok := r.known[ask]

@@ -77,6 +77,11 @@ func newShow(t *testing.T, cfg Config, w, h int) *show {
 	}
 	s := &show{t: t, screen: tcell.NewSimulationScreen("UTF-8"), feed: &fakeFeed{link: linkLive(), open: map[string]func(api.Tell){}}, app: newApp(cfg, c)}
 	s.app.feed = s.feed
+	s.app.plane = func(context.Context) (api.Map, error) {
+		return api.Map{Version: "v1.37.2", Components: []api.Component{{Name: "scheduler", Healthy: true, Message: "ok"}, {Name: "controller-manager", Message: "connection refused"}},
+			Etcd: []api.EtcdMember{{ID: "a1", Name: "one", Leader: true, Term: 3, Index: 20, Applied: 20, Revision: 18, Size: 1 << 20, InUse: 1 << 19, Quota: 8 << 30, PeerURL: "https://10.0.0.1:2380", ClientURL: "https://10.0.0.1:2379"},
+				{ID: "b2", Name: "two", Term: 3, Index: 20, Applied: 19, Revision: 17, Size: 1 << 20, Quota: 8 << 30}, {ID: "c3", Name: "three", Error: "no route to host"}}}, nil
+	}
 	s.app.now = func() time.Time { return testNow }
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -115,7 +120,21 @@ func (s *show) keys(keys ...any) {
 	}
 }
 
+// text is what the last frame left on screen, read where it is drawn.
 func (s *show) text() string {
+	s.t.Helper()
+	out := make(chan string, 1)
+	s.app.post(func() { out <- s.read() })
+	select {
+	case text := <-out:
+		return text
+	case <-time.After(10 * time.Second):
+		s.t.Fatal("the console does not answer")
+		return ""
+	}
+}
+
+func (s *show) read() string {
 	cells, w, h := s.screen.GetContents()
 	var b strings.Builder
 	for y := range h {
@@ -183,6 +202,15 @@ func TestScreenOfPods(t *testing.T) {
 func TestScreenOf80Columns(t *testing.T) {
 	s := newShow(t, Config{Namespace: "shop", Language: "zh_TW"}, 80, 24)
 	golden(t, "pods_80_zh", s.await("pods(shop)[4]", "節點-測試", "即時", "v0.0.0"))
+}
+
+func TestScreensOfTheWhole(t *testing.T) {
+	s := newShow(t, Config{Command: "map"}, 110, 36)
+	golden(t, "map", s.await("v0.0.0", "★ one Leader", "節點-測試"))
+	s.keys(tcell.KeyRight, tcell.KeyRight, tcell.KeyRight, tcell.KeyEnter)
+	golden(t, "map_etcd", s.await("no route to host", "committed 20", "writes    0.0/s"))
+	s.keys(":", "pulse", tcell.KeyEnter)
+	golden(t, "pulse", s.await("etcd three", "connection refused", "CrashLoopBackOff"))
 }
 
 func TestFilterAndCommandByKeys(t *testing.T) {

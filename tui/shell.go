@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/yaml"
 )
@@ -67,7 +68,13 @@ func (a *app) terminal(t target, sub string, options any) {
 	a.aside(func() error {
 		fmt.Printf("%s %s: exit or ctrl-d comes back\r\n", sub, t)
 		return withRawTerminal(a.ctx, func(in io.Reader, sizes remotecommand.TerminalSizeQueue) error {
-			return executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: in, Stdout: os.Stdout, Tty: true, TerminalSizeQueue: sizes})
+			err := executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: in, Stdout: os.Stdout, Tty: true, TerminalSizeQueue: sizes})
+			var code utilexec.CodeExitError
+			if errors.As(err, &code) { // the last command of the shell, not ours, went wrong
+				a.note("exit code %d", code.Code)
+				return nil
+			}
+			return err
 		})
 	})
 }
