@@ -70,5 +70,8 @@ func (l Layout) CNI() string { return l.at("cni") }
 // Log is the log file of a process.
 func (l Layout) Log(name string) string { return l.at("log", name+".log") }
 
+// Volumes is where the local provisioner puts volumes. They are users' data.
+func (l Layout) Volumes() string { return l.at("volumes") }
+
 // PodLogs is where container logs go.
 func (l Layout) PodLogs() string { return l.at("log", "pods") }

@@ -112,6 +112,7 @@ func (c ControlPlane) components() []component {
 			"--cluster-signing-cert-file=" + pki("ca.crt"),
 			"--cluster-signing-key-file=" + pki("ca.key"),
 			"--root-ca-file=" + pki("ca.crt"),
+			"--local-path=" + l.Volumes(),
 			"--leader-elect=true",
 		},
 		mounts: []string{pki(""), filepath.Dir(l.Kubeconfig("controller-manager"))},

@@ -45,6 +45,7 @@ func newControllerManagerCommand() *cobra.Command {
 	f.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a node may be silent (default 40s)")
 	f.StringVar(&o.SigningCert, "cluster-signing-cert-file", "", "authority that signs certificate requests")
 	f.StringVar(&o.SigningKey, "cluster-signing-key-file", "", "its key")
+	f.StringVar(&o.LocalPath, "local-path", "", "directory on nodes where the provisioner orrery.dev/local-path makes volumes (default /var/lib/orrery/volumes)")
 	f.StringVar(&rootCA, "root-ca-file", "", "authority of the API server, published in every namespace")
 	f.StringVar(&address, "health-address", "127.0.0.1:10257", "where to serve health and metrics")
 	return c

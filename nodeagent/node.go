@@ -132,7 +132,7 @@ func (a *Agent) register(ctx context.Context) error {
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		a.log.Debug("node not registered", "err", err)
+		a.log.Warn("node not registered", "err", err)
 		return err
 	}
 	had, err := nodes.Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
