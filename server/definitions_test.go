@@ -2,7 +2,11 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +15,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/openapi"
 )
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -376,4 +383,96 @@ func TestDefinitionNameConflict(t *testing.T) {
 	c.await("the names are free", func() bool {
 		return c.condition("gizmos.example.org", apiextensionsv1.Established) == "True InitialNamesAccepted"
 	})
+}
+
+// TestDefinitionConverts has a webhook that keeps the size in another place in
+// v1beta1.
+func TestDefinitionConverts(t *testing.T) {
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review apiextensionsv1.ConversionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+			return
+		}
+		answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+		for _, raw := range review.Request.Objects {
+			var u unstructured.Unstructured
+			if err := u.UnmarshalJSON(raw.Raw); err != nil {
+				t.Error(err)
+				return
+			}
+			from, to := []string{"spec", "size"}, []string{"size"}
+			if u.GetAPIVersion() == "example.org/v1beta1" {
+				from, to = to, from
+			}
+			size, _, _ := unstructured.NestedFieldNoCopy(u.Object, from...)
+			unstructured.RemoveNestedField(u.Object, from...)
+			if err := unstructured.SetNestedField(u.Object, size, to...); err != nil {
+				t.Error(err)
+			}
+			u.SetAPIVersion(review.Request.DesiredAPIVersion)
+			answer.ConvertedObjects = append(answer.ConvertedObjects, runtime.RawExtension{Object: &u})
+		}
+		review.Request, review.Response = nil, answer
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer hook.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
+	c := start(t)
+	c.define(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: gadgets, kind: Gadget}
+  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "` + hook.URL + `", caBundle: ` + ca + `}}}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: string}}}}}}}
+  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, required: [size], properties: {size: {type: string}}}}}
+`)
+	ctx := context.Background()
+	if _, err := c.dynamic("v1").Create(ctx, gadget("one", "small"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.dynamic("v1beta1").List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Object["size"] != "small" {
+		t.Fatalf("%v %v", list, err)
+	}
+	old := &list.Items[0]
+	old.Object["size"] = "large"
+	if _, err := c.dynamic("v1beta1").Update(ctx, old, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	now, err := c.dynamic("v1").Get(ctx, "one", metav1.GetOptions{})
+	if size, _, _ := unstructured.NestedString(now.Object, "spec", "size"); err != nil || size != "large" || now.GetGeneration() != 2 {
+		t.Errorf("%v %v", now, err)
+	}
+	hook.Close()
+	if _, err := c.dynamic("v1beta1").Patch(ctx, "one", types.MergePatchType, []byte(`{"size":"small"}`), metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "conversion webhook for example.org/v1, Kind=Gadget failed") {
+		t.Errorf("without webhook: %v", err)
+	}
+}
+
+func TestDefinitionIsDocumented(t *testing.T) {
+	c := start(t)
+	documents := openapi.New(c.server.Kinds, openapi.Options{Version: "v1.37.2"})
+	c.define(gadgets)
+	doc, ok := documents.Get("/openapi/v3/apis/example.org/v1", "application/json")
+	if !ok || !strings.Contains(string(doc.Body), "How large it is.") {
+		t.Errorf("openapi: %v %.200s", ok, doc.Body)
+	}
+	doc, ok = documents.Get("/apis/example.org", "application/json")
+	if !ok || !strings.Contains(string(doc.Body), `"preferredVersion":{"groupVersion":"example.org/v1"`) {
+		t.Errorf("group: %s", doc.Body)
+	}
+	doc, ok = documents.Get("/apis/example.org/v1", "application/json")
+	for _, want := range []string{`"name":"gadgets"`, `"name":"gadgets/status"`, `"name":"gadgets/scale"`, `"shortNames":["gd"]`} {
+		if !ok || !strings.Contains(string(doc.Body), want) {
+			t.Errorf("discovery without %s: %s", want, doc.Body)
+		}
+	}
 }

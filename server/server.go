@@ -127,10 +127,12 @@ type Server struct {
 	Config
 	handler http.Handler
 	fields  *fieldManagers
-	kubelet *kubelet
-	metrics *metrics
-	audit   *auditLog
-	health  *health
+	// webhooks calls those that convert custom resources.
+	webhooks *admission.Caller
+	kubelet  *kubelet
+	metrics  *metrics
+	audit    *auditLog
+	health   *health
 	// reads and writes hold a token for each request in flight.
 	reads, writes chan struct{}
 
@@ -166,6 +168,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
 	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
 	s.fields = newFieldManagers(cfg.Kinds)
+	s.webhooks = admission.NewCaller(cfg.Store)
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)
 	s.health = newHealth(s)

@@ -115,8 +115,8 @@ func (w *webhooks) call(ctx context.Context, r *Request, in invocation) (*answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
-	reply, err := w.caller.post(ctx, in.client, review, in.timeout)
-	if err != nil {
+	reply := &admissionv1.AdmissionReview{}
+	if err := w.caller.Post(ctx, in.client, in.timeout, review, reply); err != nil {
 		return nil, fmt.Errorf("failed to call webhook: %w", err)
 	}
 	if err := checkReply(review, reply); err != nil {
@@ -198,60 +198,64 @@ func (in invocation) review(r *Request) (*admissionv1.AdmissionReview, error) {
 	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/" + version, Kind: "AdmissionReview"}, Request: request}, nil
 }
 
-// caller keeps one HTTP client per webhook server.
-type caller struct {
+// Caller calls webhooks. It keeps one HTTP client per webhook server.
+type Caller struct {
 	reader Reader
 
 	mu      sync.Mutex // protects clients
 	clients map[[sha256.Size]byte]*http.Client
 }
 
-func newCaller(reader Reader) *caller {
-	return &caller{reader: reader, clients: map[[sha256.Size]byte]*http.Client{}}
+// NewCaller makes a caller that finds services through the reader.
+func NewCaller(reader Reader) *Caller {
+	return &Caller{reader: reader, clients: map[[sha256.Size]byte]*http.Client{}}
 }
 
 // largestReply bounds what a webhook may answer.
 const largestReply = 10 << 20
 
-func (c *caller) post(ctx context.Context, config admissionregistrationv1.WebhookClientConfig, review *admissionv1.AdmissionReview, timeout time.Duration) (*admissionv1.AdmissionReview, error) {
+// Post asks a webhook a question and reads the reply into answer. The webhook is
+// told of the timeout, if there is one; to keep to it is ctx's business.
+func (c *Caller) Post(ctx context.Context, config admissionregistrationv1.WebhookClientConfig, timeout time.Duration, question, answer any) error {
 	target, err := targetOf(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	query := target.Query()
-	query.Set("timeout", strconv.Itoa(int(timeout/time.Second))+"s")
-	target.RawQuery = query.Encode()
-	body, err := json.Marshal(review)
+	if timeout > 0 {
+		query := target.Query()
+		query.Set("timeout", strconv.Itoa(int(timeout/time.Second))+"s")
+		target.RawQuery = query.Encode()
+	}
+	body, err := json.Marshal(question)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, */*")
 	client, err := c.client(config, target)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, largestReply))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, fmt.Errorf("the server answered %s", res.Status)
+		return fmt.Errorf("the server answered %s", res.Status)
 	}
-	reply := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(raw, reply); err != nil {
-		return nil, fmt.Errorf("could not get REST client response: %w", err)
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return fmt.Errorf("could not get REST client response: %w", err)
 	}
-	return reply, nil
+	return nil
 }
 
 func targetOf(config admissionregistrationv1.WebhookClientConfig) (*url.URL, error) {
@@ -283,7 +287,7 @@ func servicePort(s *admissionregistrationv1.ServiceReference) int {
 	return int(*s.Port)
 }
 
-func (c *caller) client(config admissionregistrationv1.WebhookClientConfig, target *url.URL) (*http.Client, error) {
+func (c *Caller) client(config admissionregistrationv1.WebhookClientConfig, target *url.URL) (*http.Client, error) {
 	key := sha256.Sum256(append([]byte(target.Host+"\x00"), config.CABundle...))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +320,7 @@ func (c *caller) client(config admissionregistrationv1.WebhookClientConfig, targ
 
 // resolve finds where a service is served: at one of its ready endpoints, or,
 // if it has none that can be seen, behind its cluster IP.
-func (c *caller) resolve(ctx context.Context, namespace, name string, port int) (string, error) {
+func (c *Caller) resolve(ctx context.Context, namespace, name string, port int) (string, error) {
 	s, err := get[*corev1.Service](ctx, c.reader, core("services"), namespace, name)
 	if err != nil {
 		return "", err

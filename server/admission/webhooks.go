@@ -45,11 +45,11 @@ type webhooks struct {
 	reader  Reader
 	kinds   *registry.Table
 	matcher *matcher
-	caller  *caller
+	caller  *Caller
 }
 
 func newWebhooks(reader Reader, kinds *registry.Table, authz authorizer.UnconditionalAuthorizer) *webhooks {
-	return &webhooks{reader, kinds, newMatcher(reader, authz), newCaller(reader)}
+	return &webhooks{reader, kinds, newMatcher(reader, authz), NewCaller(reader)}
 }
 
 // exempt: no webhook may lock an administrator out of mending the webhooks.

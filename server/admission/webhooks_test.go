@@ -222,7 +222,7 @@ func TestWebhookService(t *testing.T) {
 		Ports:      []discoveryv1.EndpointPort{{Name: ptr.To("web"), Port: ptr.To(int32(number))}},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}}, {Addresses: []string{host}}},
 	})
-	c := newCaller(store)
+	c := NewCaller(store)
 	for _, want := range []struct {
 		service string
 		port    int

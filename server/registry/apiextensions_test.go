@@ -37,6 +37,18 @@ func TestDefinitionFaults(t *testing.T) {
 			},
 			"spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields",
 		},
+		"bad default": {
+			func(c *definition) {
+				c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{"size": {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte("1")}}}
+			},
+			`spec.versions[0].schema.openAPIV3Schema.properties[size].default: Invalid value: "integer":  in body must be of type string: "integer"`,
+		},
+		"bad rule": {
+			func(c *definition) {
+				c.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.nothing"}}
+			},
+			"spec.versions[0].schema.openAPIV3Schema.x-kubernetes-validations[0].rule: Invalid value: {\"rule\":\"self.nothing\"}: compilation failed: ERROR: <input>:1:5: undefined field 'nothing'\n | self.nothing\n | ....^",
+		},
 		"two stored": {
 			func(c *definition) {
 				c.Spec.Versions = append(c.Spec.Versions, *c.Spec.Versions[0].DeepCopy())

@@ -158,7 +158,10 @@ func validSchema(s *apiextensionsv1.JSONSchemaProps, path *field.Path) field.Err
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, "", err.Error())}
 	}
-	return structural.ValidateStructural(path, built)
+	if errs := structural.ValidateStructural(path, built); len(errs) > 0 {
+		return errs // defaults and rules can only be understood by a sound schema
+	}
+	return append(validDefaults(built, path), validRules(built, path, true, nil)...)
 }
 
 func validConversion(c *apiextensionsv1.CustomResourceConversion, path *field.Path) field.ErrorList {
