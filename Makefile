@@ -13,7 +13,7 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race lint e2e browser up down dev bench clean
+.PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,10 +42,13 @@ generate: ## Make generated files anew
 
 test: deps build ## Run the tests: units, API, and the stories on a simulated and a real cluster
 	go test ./...
-	$(MAKE) e2e browser
+	$(MAKE) page e2e browser
 
 unit: ## Run only what needs no cluster
 	go test ./...
+
+page: web/dist/index.html ## Check the dashboard's types and run its units
+	cd web/app && npm run check && npm test
 
 race: ## Run the unit tests with the race detector (compiles everything again)
 	CGO_ENABLED=1 go test -race -shuffle=on ./...

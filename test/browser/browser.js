@@ -12,12 +12,12 @@ export const token = process.env.ORRERY_TOKEN ?? 'admin'
 const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
 
 export function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args, env: { ...process.env, HOME: mkdtempSync(join(tmpdir(), 'orrery-browser-')) } })
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args, timeout: 90_000, env: { ...process.env, HOME: mkdtempSync(join(tmpdir(), 'orrery-browser-')) } })
 }
 
 /** visit opens a page of its own; what it does wrong is collected in page.problems. */
 export async function visit(browser, path = '/', { width = 1280, height = 800, dark = false, language = 'en-US', signedIn = true } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale: language, ignoreHTTPSErrors: true })
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale: language, reducedMotion: 'reduce', ignoreHTTPSErrors: true })
   const page = await context.newPage()
   page.problems = []
   page.on('pageerror', (e) => page.problems.push(String(e)))
