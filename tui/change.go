@@ -336,7 +336,7 @@ func (a *app) askDrain(t target) {
 				return
 			}
 			a.question(question{title: a.words.say("drain") + " " + t.name, yes: "drain", text: []string{
-				fmt.Sprintf("cordons the node and evicts its %d pods;", len(pods.Items)), "DaemonSet pods stay, emptyDir data are lost,", "disruption budgets are kept", ""},
+				fmt.Sprintf("cordons the node and evicts its %d pods;", len(pods.Items)), "DaemonSet pods stay, emptyDir data are lost,", "disruption budgets are kept; it stops at pods", "that no controller would make again", ""},
 				do: func(string) { a.drain(t) }})
 		}
 	})
@@ -369,7 +369,7 @@ func (c *cluster) drain(ctx context.Context, name string, out *lines) error {
 	if err != nil {
 		return err
 	}
-	h := &drain.Helper{Ctx: ctx, Client: c.kube, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, Force: true,
+	h := &drain.Helper{Ctx: ctx, Client: c.kube, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		Out: lineWriter{out}, ErrOut: lineWriter{out}}
 	if err := drain.RunCordonOrUncordon(h, node, true); err != nil {
 		return err

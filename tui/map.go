@@ -220,7 +220,7 @@ func (p *mapPane) etcd(s tcell.Screen, x, y, w, h int) {
 	for i, m := range p.now.etcd {
 		bx, by := x+(i%perRow)*(width+3), y+1+(i/perRow)*(height+1)
 		if i > 0 && i%perRow > 0 {
-			arrow(s, bx-3, by+3, 3, "", t.border)
+			drawText(s, bx-3, by+3, 3, raftArrow(p.now.etcd[i-1], m), t.border)
 		}
 		notes := []string{fmt.Sprintf("id        %s", m.ID), fmt.Sprintf("term      %d", m.Term), fmt.Sprintf("committed %d", m.Index),
 			fmt.Sprintf("applied   %d  (%d behind)", m.Applied, m.Index-min(m.Applied, m.Index)), fmt.Sprintf("revision  %d", m.Revision),
@@ -234,6 +234,20 @@ func (p *mapPane) etcd(s tcell.Screen, x, y, w, h int) {
 	if p.now.etcdError != "" {
 		drawText(s, x, y+h-1, w, p.now.etcdError, t.state(api.StateWarning))
 	}
+}
+
+// raftArrow shows which way the log goes between two members beside each other:
+// from the leader to its followers.
+func raftArrow(left, right member) string {
+	switch {
+	case left.Error != "" || right.Error != "":
+		return " ╳ "
+	case left.Leader:
+		return "──▶"
+	case right.Leader:
+		return "◀──"
+	}
+	return "┄┄┄"
 }
 
 // gauge is a bar of a part of a whole.
@@ -268,12 +282,15 @@ func (p *mapPane) node(s tcell.Screen, x, y, w, h int) {
 	side := max(min(w/2-2, 56), 30)
 	p.boxes = append(p.boxes, box{name: "kubelet", role: node.row.Name, notes: facts, state: node.state, x: x, y: y, w: side, h: min(len(facts)+2, h-8)})
 	b := p.boxes[0]
-	drawText(s, x+4, b.y+b.h, w, "│ CRI", t.border)
-	p.boxes = append(p.boxes, box{name: "container runtime", role: say("Container execution"), state: node.state, x: x, y: b.y + b.h + 1, w: side, h: 3,
+	drawText(s, x+side, b.y+1, w-side, "◀─▶ kube-apiserver", t.border)
+	proxy, run := b.y+b.h, b.y+b.h+4
+	p.boxes = append(p.boxes, box{name: "kube-proxy", role: say("Network traffic"), state: node.state, x: x, y: proxy, w: side, h: 3, notes: []string{"Service → EndpointSlice → Pod"}})
+	drawText(s, x+4, proxy+3, w, "▼ CRI", t.border)
+	p.boxes = append(p.boxes, box{name: "container runtime", role: say("Container execution"), state: node.state, x: x, y: run, w: side, h: 3,
 		notes: []string{fmt.Sprintf("%d pods", len(p.pods[p.closeUp]))}})
-	p.boxes = append(p.boxes, box{name: "kube-proxy", role: say("Network traffic"), state: node.state, x: x, y: b.y + b.h + 4, w: side, h: 3, notes: []string{"services → pods"}})
-	arrow(s, x+side, b.y+b.h+2, 3, "", t.border)
-	c := cursor{s: s, x: x + side + 4, y: y, w: w - side - 4, end: y + h}
+	arrow(s, x+side, proxy+1, 4, "", t.border)
+	arrow(s, x+side, run+1, 4, "", t.border)
+	c := cursor{s: s, x: x + side + 5, y: y + 3, w: w - side - 5, end: y + h}
 	c.line(span{"pods", t.head}, span{fmt.Sprintf("  %d", len(p.pods[p.closeUp])), t.faint})
 	for _, r := range p.pods[p.closeUp] {
 		c.line(span{" " + glyphOf(r.state) + " " + r.row.Namespace + "/" + r.row.Name, t.state(r.state)})

@@ -288,7 +288,7 @@ func TestEtcdAndProblems(t *testing.T) {
 }
 
 func TestCatalogue(t *testing.T) {
-	if got := newWords("zh_TW.UTF-8").say("Leader"); got != "領導者" {
+	if got := newWords("zh_TW.UTF-8").say("Leader"); got != "主節點" {
 		t.Errorf("zh-TW: %q", got)
 	}
 	if got := newWords("de_DE").say("not for %s", "pods"); got != "not for pods" {

@@ -17,7 +17,7 @@ func traditionalChinese() map[string]string {
 		"type %q to confirm": "輸入 %q 以確認", "deleted": "已刪除", "scaled": "已擴縮", "restarted": "已重新啟動",
 		"unchanged": "沒有變更", "saved": "已儲存",
 		"Control plane": "控制平面", "Nodes": "節點", "Workloads": "工作負載", "What is wrong now": "目前的問題", "Everything is well.": "一切正常。",
-		"Leader": "領導者", "Follower": "追隨者", "Network traffic": "網路流量", "Container execution": "容器執行", "Architecture": "架構圖",
+		"Leader": "主節點", "Follower": "從節點", "Network traffic": "網路流量", "Container execution": "容器執行", "Architecture": "架構圖",
 		"type a kind or a command": "輸入種類或命令", "filter rows, or search text": "篩選列，或搜尋文字", "what the keys do": "按鍵的作用",
 		"clear the filter, or go back": "清除篩選，或返回", "leave": "離開", "open what the row stands for": "開啟此列代表的物件",
 	}
