@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +35,14 @@ func newCluster(cfg *rest.Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	return &cluster{config: own, kube: kube, any: objects, find: kube.Discovery()}, nil
+	// Discovery takes no context, and leaving must not wait for a server that
+	// is away.
+	plain.Timeout = 5 * time.Second
+	find, err := discovery.NewDiscoveryClientForConfig(plain)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return &cluster{config: own, kube: kube, any: objects, find: find}, nil
 }
 
 // of is the client for one kind in one namespace.

@@ -152,7 +152,7 @@ func (c *cluster) podSelector(ctx context.Context, t target) (string, error) {
 func (a *app) describe(t target) {
 	p := newText(a, "describe "+t.String(), func(context.Context) ([]string, error) {
 		cfg := rest.CopyConfig(a.cluster.config)
-		cfg.Timeout = 20 * time.Second // describers take no context
+		cfg.Timeout = 5 * time.Second // describers take no context
 		d, ok := describe.DescriberFor(t.kind.gvk().GroupKind(), cfg)
 		if !ok {
 			mapping := &meta.RESTMapping{Resource: t.kind.gvr(), GroupVersionKind: t.kind.gvk(), Scope: scopeOf(t.kind)}
