@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"orrery.dev/cluster"
@@ -108,7 +110,7 @@ func (n *node) stopPods(ctx context.Context) error {
 		done := make(chan error, len(group))
 		for _, sandbox := range group {
 			go func() {
-				done <- errors.Join(services.StopPodSandbox(ctx, sandbox.Id), services.RemovePodSandbox(ctx, sandbox.Id))
+				done <- stopPod(ctx, services, sandbox.Id)
 			}()
 		}
 		var failed error
@@ -120,6 +122,25 @@ func (n *node) stopPods(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stopPod lets a pod's containers end by themselves for a while, then takes the
+// pod away.
+func stopPod(ctx context.Context, services internalapi.RuntimeService, sandbox string) error {
+	const grace = 10 // seconds
+	containers, err := services.ListContainers(ctx, &runtimeapi.ContainerFilter{PodSandboxId: sandbox})
+	if err != nil {
+		return err
+	}
+	var stopping sync.WaitGroup
+	for _, c := range containers {
+		stopping.Go(func() {
+			// What does not stop is killed with its sandbox.
+			_ = services.StopContainer(ctx, c.Id, grace)
+		})
+	}
+	stopping.Wait()
+	return errors.Join(services.StopPodSandbox(ctx, sandbox), services.RemovePodSandbox(ctx, sandbox))
 }
 
 func systemLast(s *runtimeapi.PodSandbox) int {

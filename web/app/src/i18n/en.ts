@@ -12,7 +12,7 @@ export const en = {
   'signIn.what': 'Cluster dashboard',
   'signIn.token': 'Bearer token',
   'signIn.go': 'Sign in',
-  'signIn.how': 'On a machine with an admin kubeconfig, this opens the page signed in:',
+  'signIn.how': 'On a machine with an admin kubeconfig, this prints a token:',
   'signIn.how2': 'Or paste the token of any service account. You will see what it may see:',
 
   'nav.label': 'Views',

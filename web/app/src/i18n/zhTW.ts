@@ -14,7 +14,7 @@ export const zhTW: Record<Key, string> = {
   'signIn.what': '叢集儀表板',
   'signIn.token': 'Bearer token',
   'signIn.go': '登入',
-  'signIn.how': '在有管理員 kubeconfig 的機器上，以下指令會開啟此頁並自動登入：',
+  'signIn.how': '在有管理員 kubeconfig 的機器上，以下指令會印出 token：',
   'signIn.how2': '或貼上任一 ServiceAccount 的 token，畫面只顯示它有權檢視的內容：',
 
   'nav.label': '檢視',
