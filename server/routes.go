@@ -120,6 +120,10 @@ func (s *Server) documents(c *gin.Context) {
 // objects serves everything below /api/ and /apis/.
 func (s *Server) objects(c *gin.Context) {
 	info := infoFrom(c.Request.Context())
+	if to := s.remoteFor(info.Path); to != nil {
+		s.aggregate(c.Writer, c.Request, to)
+		return
+	}
 	if !info.Resource {
 		s.documents(c)
 		return

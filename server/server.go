@@ -43,6 +43,11 @@ type Config struct {
 	// Tokens issues service account tokens and publishes their keys.
 	Tokens TokenIssuer
 
+	// ProxyCertificate is the front proxy's client certificate, by which other
+	// API servers know that this one vouches for the user; nil: there is none,
+	// and they refuse what needs one.
+	ProxyCertificate func() (*tls.Certificate, error)
+
 	// Kubelet is how node agents are reached for exec, logs and proxying.
 	Kubelet KubeletConfig
 
@@ -129,6 +134,7 @@ type Server struct {
 	fields  *fieldManagers
 	// webhooks calls those that convert custom resources.
 	webhooks *admission.Caller
+	remotes  remotes
 	kubelet  *kubelet
 	metrics  *metrics
 	audit    *auditLog
@@ -169,6 +175,9 @@ func New(cfg Config) (*Server, error) {
 	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
 	s.fields = newFieldManagers(cfg.Kinds)
 	s.webhooks = admission.NewCaller(cfg.Store)
+	if d, ok := cfg.Documents.(RemoteDiscovery); ok {
+		s.remotes.publish = d.SetRemote
+	}
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)
 	s.health = newHealth(s)
@@ -198,6 +207,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { s.followKinds(ctx) })
 	wg.Go(func() { s.followDefinitions(ctx) })
+	wg.Go(func() { s.followAPIServices(ctx) })
 	wg.Go(func() { s.keepBootstrapped(ctx) })
 	<-ctx.Done()
 	s.Drain()

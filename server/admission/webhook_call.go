@@ -305,7 +305,7 @@ func (c *Caller) client(config admissionregistrationv1.WebhookClientConfig, targ
 	if s := config.Service; s != nil {
 		dialer := &net.Dialer{}
 		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			address, err := c.resolve(ctx, s.Namespace, s.Name, servicePort(s))
+			address, err := c.Resolve(ctx, s.Namespace, s.Name, servicePort(s))
 			if err != nil {
 				return nil, err
 			}
@@ -318,9 +318,9 @@ func (c *Caller) client(config admissionregistrationv1.WebhookClientConfig, targ
 	return client, nil
 }
 
-// resolve finds where a service is served: at one of its ready endpoints, or,
+// Resolve finds where a service is served: at one of its ready endpoints, or,
 // if it has none that can be seen, behind its cluster IP.
-func (c *Caller) resolve(ctx context.Context, namespace, name string, port int) (string, error) {
+func (c *Caller) Resolve(ctx context.Context, namespace, name string, port int) (string, error) {
 	s, err := get[*corev1.Service](ctx, c.reader, core("services"), namespace, name)
 	if err != nil {
 		return "", err

@@ -228,11 +228,11 @@ func TestWebhookService(t *testing.T) {
 		port    int
 		address string
 	}{{"s", 443, server.Listener.Addr().String()}, {"bare", 443, "10.96.0.8:443"}} {
-		if got, err := c.resolve(t.Context(), "ns", want.service, want.port); err != nil || got != want.address {
+		if got, err := c.Resolve(t.Context(), "ns", want.service, want.port); err != nil || got != want.address {
 			t.Errorf("%s: %s %v, want %s", want.service, got, err, want.address)
 		}
 	}
-	if _, err := c.resolve(t.Context(), "ns", "s", 80); err == nil {
+	if _, err := c.Resolve(t.Context(), "ns", "s", 80); err == nil {
 		t.Error("a port that the service does not have")
 	}
 }

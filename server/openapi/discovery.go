@@ -59,6 +59,9 @@ type group struct {
 type groupVersion struct {
 	schema.GroupVersion
 	kinds []*registry.Kind // by plural
+	// remote versions are another server's; told is nil while it is silent.
+	remote bool
+	told   *metav1.APIResourceList
 }
 
 // groups are the groups in discovery order: the built-in ones as the table has
@@ -77,7 +80,21 @@ func (d *Documents) groups() []group {
 		if i < 0 {
 			i, all = len(all), append(all, group{name: gv.Group})
 		}
-		all[i].versions = append(all[i].versions, groupVersion{gv, byVersion[gv]})
+		all[i].versions = append(all[i].versions, groupVersion{GroupVersion: gv, kinds: byVersion[gv]})
+	}
+	for gv, told := range d.remote {
+		i := slices.IndexFunc(all, func(g group) bool { return g.name == gv.Group })
+		if i < 0 {
+			i, all = len(all), append(all, group{name: gv.Group})
+			custom[gv.Group] = true
+		}
+		at := slices.IndexFunc(all[i].versions, func(v groupVersion) bool { return v.GroupVersion == gv })
+		v := groupVersion{GroupVersion: gv, remote: true, told: told}
+		if at >= 0 {
+			all[i].versions[at] = v
+		} else {
+			all[i].versions = append(all[i].versions, v)
+		}
 	}
 	sort.SliceStable(all, func(i, j int) bool {
 		a, b := all[i], all[j]
@@ -212,6 +229,9 @@ func aggregate(groups []group, core bool) *apidiscoveryv2.APIGroupDiscoveryList 
 }
 
 func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
+	if v.remote {
+		return aggregateRemote(v)
+	}
 	out := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 	for _, k := range v.kinds {
 		r := apidiscoveryv2.APIResourceDiscovery{
@@ -234,6 +254,48 @@ func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
 		out.Resources = append(out.Resources, r)
 	}
 	return out
+}
+
+// aggregateRemote puts what another server told into the newer form, in which
+// subresources hang below their resource.
+func aggregateRemote(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
+	out := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+	if v.told == nil {
+		out.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
+		return out
+	}
+	at := map[string]int{}
+	for _, r := range v.told.APIResources {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		scope := apidiscoveryv2.ScopeCluster
+		if r.Namespaced {
+			scope = apidiscoveryv2.ScopeNamespace
+		}
+		at[r.Name] = len(out.Resources)
+		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{
+			Resource: r.Name, SingularResource: r.SingularName, Scope: scope, ResponseKind: toldKind(v, r),
+			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
+		})
+	}
+	for _, r := range v.told.APIResources {
+		name, sub, ok := strings.Cut(r.Name, "/")
+		if i, known := at[name]; ok && known {
+			out.Resources[i].Subresources = append(out.Resources[i].Subresources, apidiscoveryv2.APISubresourceDiscovery{
+				Subresource: sub, ResponseKind: toldKind(v, r), Verbs: r.Verbs,
+			})
+		}
+	}
+	return out
+}
+
+func toldKind(v groupVersion, r metav1.APIResource) *metav1.GroupVersionKind {
+	gvk := v.GroupVersion.WithKind(r.Kind)
+	if r.Version != "" {
+		gvk.Group, gvk.Version = r.Group, r.Version
+	}
+	return responseKind(gvk)
 }
 
 func responseKind(gvk schema.GroupVersionKind) *metav1.GroupVersionKind {

@@ -4,6 +4,10 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"orrery.dev/server/registry"
 )
 
@@ -24,6 +28,7 @@ type Documents struct {
 	mu      sync.Mutex // protects the fields below
 	changed <-chan struct{}
 	kept    map[string]Document
+	remote  map[schema.GroupVersion]*metav1.APIResourceList
 	parts   *definitions // decoded once, at the first OpenAPI request
 }
 
@@ -38,6 +43,16 @@ type Options struct {
 // New makes the documents of a table.
 func New(table *registry.Table, options Options) *Documents {
 	return &Documents{table: table, options: options, kept: map[string]Document{}, changed: table.Changed()}
+}
+
+// SetRemote says which group versions other servers answer for, with what they
+// told of them (nil: nothing yet). The map is taken over.
+func (d *Documents) SetRemote(remote map[schema.GroupVersion]*metav1.APIResourceList) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !equality.Semantic.DeepEqual(d.remote, remote) {
+		d.remote, d.kept = remote, map[string]Document{}
+	}
 }
 
 // Get answers a path of discovery or OpenAPI in a form that the client accepts
