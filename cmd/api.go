@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -82,6 +84,14 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
+	proxyCertificate, err := o.proxyCertificate()
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.authenticationInfo()
+	if err != nil {
+		return nil, err
+	}
 	parts.server, err = server.New(server.Config{
 		Store: store, Kinds: kinds, Admission: chain,
 		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
@@ -89,18 +99,72 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
-		Bootstrap:  []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
-		AuditLog:   o.auditLog,
-		Components: o.components,
-		Extra:      map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
-		Public:     map[string]http.Handler{web.Prefix: dashboard},
-		Log:        log,
+		Bootstrap:          []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		ProxyCertificate:   proxyCertificate,
+		AuthenticationInfo: info,
+		Health:             []server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}},
+		AuditLog:           o.auditLog,
+		Components:         o.components,
+		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
+		Public:             map[string]http.Handler{web.Prefix: dashboard},
+		Log:                log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	glass.Checks = parts.server.ComponentChecks()
 	return parts, nil
+}
+
+// synced is ready once the authoriser has read all roles: before, it refuses
+// everybody but administrators.
+func synced(authz *auth.Authorizer) func(context.Context) error {
+	return func(context.Context) error {
+		select {
+		case <-authz.Synced():
+			return nil
+		default:
+			return errors.New("roles and bindings have not been read yet")
+		}
+	}
+}
+
+// proxyCertificate is what aggregated API servers know us by; nil: none.
+func (o *apiOptions) proxyCertificate() (func() (*tls.Certificate, error), error) {
+	if o.proxyCert == "" {
+		return nil, nil
+	}
+	certificate, err := cluster.NewReloadingCertificate(o.proxyCert, o.proxyKey)
+	if err != nil {
+		return nil, fmt.Errorf("--proxy-client-cert-file: %w", err)
+	}
+	return func() (*tls.Certificate, error) { return certificate.GetClientCertificate(nil) }, nil
+}
+
+// authenticationInfo is how aggregated API servers learn whom to believe.
+func (o *apiOptions) authenticationInfo() (map[string]string, error) {
+	info := map[string]string{}
+	for key, file := range map[string]string{"client-ca-file": o.clientCA, "requestheader-client-ca-file": o.proxyCA} {
+		if file == "" {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		info[key] = string(data)
+	}
+	if o.proxyCA != "" {
+		names, err := json.Marshal(o.proxyNames)
+		if err != nil {
+			return nil, err
+		}
+		info["requestheader-allowed-names"] = string(names)
+		info["requestheader-username-headers"] = `["X-Remote-User"]`
+		info["requestheader-group-headers"] = `["X-Remote-Group"]`
+		info["requestheader-extra-headers-prefix"] = `["X-Remote-Extra-"]`
+	}
+	return info, nil
 }
 
 // nodePorts is upstream's default.

@@ -29,7 +29,7 @@ type apiOptions struct {
 	port                               int
 	cert, key, clientCA                string
 	kubeletCert, kubeletKey, kubeletCA string
-	proxyCA                            string
+	proxyCA, proxyCert, proxyKey       string
 	proxyNames                         []string
 	issuer, signingKey                 string
 	verifyKeys                         []string
@@ -53,7 +53,6 @@ type ignoredFlags struct {
 	allowPrivileged, bootstrapTokens bool
 	authorizationMode                string
 	userHeaders, groupHeaders, extra []string
-	proxyCert, proxyKey              string
 }
 
 func newAPIServerCommand() *cobra.Command {
@@ -76,6 +75,8 @@ func newAPIServerCommand() *cobra.Command {
 	f.StringVar(&o.kubeletCert, "kubelet-client-certificate", "", "client certificate for node agents")
 	f.StringVar(&o.kubeletKey, "kubelet-client-key", "", "its key")
 	f.StringVar(&o.kubeletCA, "kubelet-certificate-authority", "", "authority of node agents' certificates (default: they are not checked)")
+	f.StringVar(&o.proxyCert, "proxy-client-cert-file", "", "client certificate for aggregated API servers")
+	f.StringVar(&o.proxyKey, "proxy-client-key-file", "", "its key")
 	f.StringVar(&o.proxyCA, "requestheader-client-ca-file", "", "authority of front proxies")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "names of front proxies (default: any that the authority vouches for)")
 	f.StringVar(&o.issuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens")
@@ -97,8 +98,6 @@ func (i *ignoredFlags) flags(c *cobra.Command) {
 	f.StringSliceVar(&i.userHeaders, "requestheader-username-headers", nil, "always X-Remote-User")
 	f.StringSliceVar(&i.groupHeaders, "requestheader-group-headers", nil, "always X-Remote-Group")
 	f.StringSliceVar(&i.extra, "requestheader-extra-headers-prefix", nil, "always X-Remote-Extra-")
-	f.StringVar(&i.proxyCert, "proxy-client-cert-file", "", "client certificate for aggregated API servers")
-	f.StringVar(&i.proxyKey, "proxy-client-key-file", "", "its key")
 }
 
 func runAPIServer(ctx context.Context, o apiOptions) error {

@@ -165,6 +165,7 @@ func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR stri
 		bind: host, advertise: host, port: port, anonymous: true,
 		cert: pki("apiserver.crt"), key: pki("apiserver.key"), clientCA: pki("ca.crt"),
 		kubeletCert: pki("apiserver-kubelet-client.crt"), kubeletKey: pki("apiserver-kubelet-client.key"), kubeletCA: pki("ca.crt"),
+		proxyCert: pki("front-proxy-client.crt"), proxyKey: pki("front-proxy-client.key"),
 		proxyCA: pki("front-proxy-ca.crt"), proxyNames: []string{"front-proxy-client"},
 		issuer: "https://kubernetes.default.svc.cluster.local", signingKey: pki("sa.key"), verifyKeys: []string{pki("sa.pub")},
 		serviceCIDR: serviceCIDR,
