@@ -1,28 +1,36 @@
 // Pictures of the views, for people to look at: node shots.js [folder] [words of names]
 import { mkdirSync } from 'node:fs'
-import { launch, visit } from './browser.js'
+import { base, launch, visit } from './browser.js'
 
 const folder = process.argv[2] ?? 'results/shots'
 const only = process.argv.slice(3)
 mkdirSync(folder, { recursive: true })
 const browser = await launch()
 
+const first = await visit(browser)
+const node = (await (await first.request.get(`${base}/ui/k8s/api/v1/nodes`)).json()).items[0].metadata.name
+await first.context().close()
+
 const firstPod = async (page) => (await page.locator('[role=gridcell].name span').first().textContent()) ?? ''
 const shots = [
   ['signin', '/', { signedIn: false }],
+  ['signin-dark', '/', { signedIn: false, dark: true }],
+  ['signin-zh', '/', { signedIn: false, language: 'zh-TW' }],
   ['overview', '/'],
   ['overview-dark', '/', { dark: true }],
+  ['overview-zh', '/', { language: 'zh-TW' }],
   ['overview-narrow', '/', { width: 390, height: 844 }],
-  ['map', '/map', { height: 1000 }],
+  ['map', '/map'],
   ['map-dark', '/map?focus=apiserver', { dark: true }],
-  ['map-zh', '/map?focus=edge:kubelet', { language: 'zh-TW', height: 1000 }],
+  ['map-zh', '/map?focus=edge:kubelet', { language: 'zh-TW' }],
   ['map-narrow', '/map', { width: 390, height: 844 }],
   ['etcd', '/map?view=etcd'],
   ['etcd-zh', '/map?view=etcd', { language: 'zh-TW', dark: true }],
-  ['node', '/map?view=node:worker-1', { height: 1000 }],
-  ['node-zh', '/map?view=node:worker-1', { language: 'zh-TW', height: 1000 }],
+  ['node', `/map?view=node:${node}`],
+  ['node-zh', `/map?view=node:${node}`, { language: 'zh-TW' }],
   ['pods', '/k/pods'],
   ['pods-dark', '/k/pods?wide=1&sort=-Restarts', { dark: true }],
+  ['pods-zh', '/k/pods', { language: 'zh-TW' }],
   ['pods-narrow', '/k/pods', { width: 390, height: 844 }],
   ['nodes', '/k/nodes?wide=1'],
   ['detail', '/k/pods?ns=shop&q=cart', {}, async (page) => page.locator('[role=gridcell].name').first().click()],

@@ -65,7 +65,7 @@ export const en = {
   'table.empty': 'There are none',
   'table.nothingMatches': 'Nothing matches the filter',
   'table.filter': 'Filter',
-  'table.filterHint': 'Filter: text, !text, status:crash, -l app=web',
+  'table.filterHint': 'Filter: web, !web, status:crash',
   'table.wide': 'All columns',
   'table.of': '{shown} of {all}',
 
@@ -209,6 +209,7 @@ export const en = {
   'map.traffic': 'Network traffic',
   'map.running': 'Container execution',
   'map.runtime': 'Container runtime',
+  'map.noProxy': 'Not simulated',
   'map.proxyLine': 'Services to ready pods',
   'map.toPods': 'to ready pods',
   'map.pods': '{count} pods',

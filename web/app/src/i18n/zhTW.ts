@@ -67,7 +67,7 @@ export const zhTW: Record<Key, string> = {
   'table.empty': '沒有任何項目',
   'table.nothingMatches': '沒有符合篩選條件的項目',
   'table.filter': '篩選',
-  'table.filterHint': '篩選：文字、!文字、status:crash、-l app=web',
+  'table.filterHint': '篩選：web、!web、status:crash',
   'table.wide': '所有欄位',
   'table.of': '{shown}／共 {all}',
 
@@ -211,6 +211,7 @@ export const zhTW: Record<Key, string> = {
   'map.traffic': '網路流量',
   'map.running': '容器執行',
   'map.runtime': '容器執行環境',
+  'map.noProxy': '未模擬',
   'map.proxyLine': '將 Service 導向就緒的 Pod',
   'map.toPods': '導向就緒的 Pod',
   'map.pods': '{count} 個 Pod',

@@ -18,6 +18,8 @@ export interface NodeBox {
   name: string
   roles: string
   controlPlane: boolean
+  /** Nothing runs there, least of all a kube-proxy. */
+  simulated: boolean
   kubelet: Part
   proxy: Part
   runtime: Part
@@ -110,12 +112,14 @@ export function buildModel(f: Facts): Model {
     const status = cell(row, f.nodeColumns, 'Status')
     const up: State = status.startsWith('Ready') ? 'ok' : status.includes('NotReady') ? 'error' : row.state
     const roles = cell(row, f.nodeColumns, 'Roles')
+    const runtime = cell(row, f.nodeColumns, 'Container-Runtime')
+    const simulated = runtime.startsWith('simulated:')
     return {
-      row, name: row.name, roles, pods,
+      row, name: row.name, roles, pods, simulated,
       controlPlane: roles.includes('control-plane'),
       kubelet: on('kubelet', up, cell(row, f.nodeColumns, 'Version')),
-      proxy: on('proxy', proxies.length ? worst(proxies.map((p) => p.state)) : up === 'ok' ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Version'), proxies),
-      runtime: on('runtime', up === 'ok' ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Container-Runtime')),
+      proxy: on('proxy', proxies.length ? worst(proxies.map((p) => p.state)) : up === 'ok' && !simulated ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Version'), proxies),
+      runtime: on('runtime', up === 'ok' ? 'ok' : 'unknown', runtime),
     }
   })
   nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane) || a.name.localeCompare(b.name, 'en', { numeric: true }))

@@ -15,12 +15,12 @@ export interface Kind {
 
 /** The rail's sections, with the kinds that get a line of their own. */
 export const sections: readonly { title: 'workloads' | 'network' | 'storage' | 'config' | 'access' | 'cluster'; kinds: readonly string[] }[] = [
+  { title: 'cluster', kinds: ['nodes', 'namespaces', 'events'] },
   { title: 'workloads', kinds: ['pods', 'deployments.apps', 'statefulsets.apps', 'daemonsets.apps', 'replicasets.apps', 'jobs.batch', 'cronjobs.batch'] },
   { title: 'network', kinds: ['services', 'endpointslices.discovery.k8s.io', 'ingresses.networking.k8s.io', 'networkpolicies.networking.k8s.io'] },
   { title: 'storage', kinds: ['persistentvolumeclaims', 'persistentvolumes', 'storageclasses.storage.k8s.io'] },
   { title: 'config', kinds: ['configmaps', 'secrets', 'horizontalpodautoscalers.autoscaling', 'poddisruptionbudgets.policy', 'resourcequotas', 'limitranges'] },
   { title: 'access', kinds: ['serviceaccounts', 'roles.rbac.authorization.k8s.io', 'rolebindings.rbac.authorization.k8s.io', 'clusterroles.rbac.authorization.k8s.io', 'clusterrolebindings.rbac.authorization.k8s.io'] },
-  { title: 'cluster', kinds: ['nodes', 'namespaces', 'events', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io'] },
 ]
 
 interface DiscoveryResource {
