@@ -160,7 +160,16 @@ func play(t *testing.T, dir, orrery, kubeconfig, dataDir string) {
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-			e.Setenv("KUBECONFIG", kubeconfig)
+			// Each story may choose its own namespace in its own copy.
+			own := filepath.Join(e.WorkDir, ".kubeconfig")
+			data, err := os.ReadFile(kubeconfig)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(own, data, 0o600); err != nil {
+				return err
+			}
+			e.Setenv("KUBECONFIG", own)
 			e.Setenv("DATA", dataDir)
 			e.Setenv("HOME", e.WorkDir)
 			return nil
