@@ -168,7 +168,7 @@ func (n *node) stopRuntime(context.Context) error {
 	if n.runtimeEndpoint != "" {
 		return nil
 	}
-	return n.runtime().stop(20 * time.Second)
+	return errors.Join(n.runtime().stop(20*time.Second), killShims(n.layout.Bin()))
 }
 
 func (n *node) removeNetwork(ctx context.Context) error {
