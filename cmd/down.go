@@ -70,6 +70,7 @@ func (n *node) takeDown(ctx context.Context, out io.Writer, purge bool) error {
 		{"container runtime", n.stopRuntime},
 		{"network", n.removeNetwork},
 		{"mounts", func(context.Context) error { return n.unmount() }},
+		{"cgroups", func(context.Context) error { removeCgroups("/sys/fs/cgroup"); return nil }},
 	}
 	if purge {
 		steps = append(steps, struct {
@@ -199,6 +200,24 @@ func (n *node) unmount() error {
 		}
 	}
 	return nil
+}
+
+// removeCgroups takes away the pods' control groups, in every hierarchy, deepest
+// first. One in which something still runs cannot be removed, and stays.
+func removeCgroups(root string) {
+	tops, _ := filepath.Glob(filepath.Join(root, "*", "kubepods")) // version 1
+	for _, top := range append(tops, filepath.Join(root, "kubepods")) {
+		var groups []string
+		_ = filepath.WalkDir(top, func(path string, entry os.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				groups = append(groups, path)
+			}
+			return nil
+		})
+		for _, group := range slices.Backward(groups) {
+			_ = os.Remove(group) // rmdir
+		}
+	}
 }
 
 // mountsBelow lists mount points (proc_pid_mountinfo(5), field 5) in the order in
