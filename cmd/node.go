@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -102,17 +104,31 @@ func (n *node) startRuntime(ctx context.Context) error {
 // loadImages puts this binary's own image and the pause image into the runtime.
 func (n *node) loadImages(ctx context.Context) error {
 	n.image = imageName
-	if n.runtimeEndpoint != "" {
-		return nil // another runtime pulls them, or its owner has put them there
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if err := runtime.ImportPause(ctx, n.layout.RuntimeSocket(), runtime.PauseImage); err != nil {
+	if n.runtimeEndpoint == "" {
+		if err := runtime.ImportPause(ctx, n.layout.RuntimeSocket(), runtime.PauseImage); err != nil {
+			return err
+		}
+		return runtime.ImportBinary(ctx, n.layout.RuntimeSocket(), n.image, self)
+	}
+	services, images, err := runtime.Connect(ctx, n.endpoint())
+	if err != nil {
 		return err
 	}
-	return runtime.ImportBinary(ctx, n.layout.RuntimeSocket(), n.image, self)
+	if about, err := services.Version(ctx, ""); err == nil && about.RuntimeName == "containerd" {
+		return runtime.ImportBinary(ctx, strings.TrimPrefix(n.endpoint(), "unix://"), n.image, self)
+	}
+	have, err := images.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: n.image}, false)
+	if err != nil {
+		return err
+	}
+	if have.Image == nil {
+		return fmt.Errorf("the runtime at %s has no image %s: build it with the Dockerfile, and load it there", n.runtimeEndpoint, n.image)
+	}
+	return nil
 }
 
 func (n *node) manifests(context.Context) error {

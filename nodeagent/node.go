@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -30,8 +31,18 @@ func typesUID(s string) types.UID { return types.UID(s) }
 // seconds and whenever something asks for it, written on change and every 5
 // minutes.
 func (a *Agent) keepNode(ctx context.Context) error {
-	for a.register(ctx) != nil {
-		sleep(ctx, 500*time.Millisecond)
+	said := ""
+	for {
+		err := a.register(ctx)
+		if err == nil {
+			break
+		}
+		// A server that is not there yet may be the one that we start.
+		if text := err.Error(); text != said && !utilnet.IsConnectionRefused(err) {
+			a.log.Warn("node not registered", "err", err)
+			said = text
+		}
+		sleep(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -132,7 +143,6 @@ func (a *Agent) register(ctx context.Context) error {
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		a.log.Warn("node not registered", "err", err)
 		return err
 	}
 	had, err := nodes.Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
