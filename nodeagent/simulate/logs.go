@@ -92,7 +92,8 @@ func (r record) at(i int) time.Time {
 func (r record) chance(i int) uint32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, r.id, i)
-	return h.Sum32()
+	n := h.Sum32() * 0x9e3779b1 // the hashes of neighbours are neighbours
+	return n ^ n>>15
 }
 
 // line is the text of line i and its time, when there are total lines.

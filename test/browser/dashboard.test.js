@@ -154,9 +154,10 @@ describe('an object', () => {
 describe('logs and shells', () => {
   async function running(page) {
     const list = await kube(page, 'GET', '/api/v1/pods')
-    // An old one that never failed is the least likely to go away in the middle of the test.
+    // An old one that never failed is the least likely to go away in the middle of the test;
+    // one of several containers has to be opened at its default one.
     const restarts = (p) => p.status.containerStatuses.reduce((n, c) => n + c.restartCount, 0)
-    const pod = list.items.filter((p) => p.status.phase === 'Running' && p.status.containerStatuses?.every((c) => c.ready)).sort((a, b) => restarts(a) - restarts(b) || a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp))[0]
+    const pod = list.items.filter((p) => p.status.phase === 'Running' && p.status.containerStatuses?.every((c) => c.ready)).sort((a, b) => restarts(a) - restarts(b) || b.spec.containers.length - a.spec.containers.length || a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp))[0]
     assert.ok(pod, 'no pod is running')
     return pod.metadata
   }
