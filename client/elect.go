@@ -31,6 +31,9 @@ func Lead(ctx context.Context, clients kubernetes.Interface, name string, run fu
 		Client:     clients.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}
+	if err := waitReady(ctx, clients); err != nil {
+		return nil // ctx ended: never led
+	}
 	elections, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -64,4 +67,33 @@ func Lead(ctx context.Context, clients kubernetes.Interface, name string, run fu
 		return err
 	}
 	return ErrLostLead
+}
+
+// How often waitReady asks, and how long at most.
+const (
+	readyLook     = 100 * time.Millisecond
+	readyPatience = 30 * time.Second
+)
+
+// waitReady waits until the API server says that it is ready; it fails when ctx
+// ends. A component that starts beside its API server would otherwise lose
+// seconds to the pause between two elections. Whoever may not ask goes on after a
+// while.
+func waitReady(ctx context.Context, clients kubernetes.Interface) error {
+	tick, enough := time.NewTicker(readyLook), time.After(readyPatience)
+	defer tick.Stop()
+	for {
+		if rest := clients.Discovery().RESTClient(); rest == nil {
+			return nil // a fake one
+		} else if _, err := rest.Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-enough:
+			return nil
+		case <-tick.C:
+		}
+	}
 }

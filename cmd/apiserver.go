@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"orrery.dev/cluster"
 	"orrery.dev/server"
@@ -124,6 +126,9 @@ func (o *apiOptions) etcdClient(log *slog.Logger) (*clientv3.Client, error) {
 		Endpoints: o.etcdServers, DialTimeout: 20 * time.Second,
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
 		Logger: nopZap(),
+		// Etcd and we start side by side: look often whether it is there.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second})},
 	}
 	if o.etcdCert != "" {
 		certificate, err := cluster.NewReloadingCertificate(o.etcdCert, o.etcdKey)
