@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 
 	"orrery.dev/nodeagent/volume"
 )
@@ -18,7 +20,7 @@ import (
 // environment is a container's environment: the services of its namespace,
 // then envFrom, then env, each able to override what came before.
 func (w *worker) environment(ctx context.Context, pod *corev1.Pod, c *corev1.Container, ips []string) ([]corev1.EnvVar, error) {
-	services, err := w.a.serviceEnv(pod)
+	services, err := w.a.serviceEnv(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -180,14 +182,28 @@ func (a *Agent) field(pod *corev1.Pod, path string, ips []string) (string, error
 	return volume.FieldValue(pod, path)
 }
 
+// servicesPatience is how long a container's start waits for the services to be
+// read: an agent that has just found the API server reads them in a moment, and
+// failing would cost the pod its first back-off.
+const servicesPatience = 5 * time.Second
+
+func (a *Agent) servicesRead(ctx context.Context) bool {
+	if a.synced() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, servicesPatience)
+	defer cancel()
+	return cache.WaitForCacheSync(ctx.Done(), a.synced)
+}
+
 // serviceEnv describes services as Docker links did. That of the API server is
 // always there.
-func (a *Agent) serviceEnv(pod *corev1.Pod) (map[string]string, error) {
+func (a *Agent) serviceEnv(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	env := map[string]string{}
 	if a.services == nil {
 		return env, nil
 	}
-	if !a.synced() && !isStatic(pod) {
+	if !isStatic(pod) && !a.servicesRead(ctx) {
 		return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envs")
 	}
 	api, _ := a.services.Services(corev1.NamespaceDefault).Get("kubernetes")
