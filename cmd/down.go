@@ -70,6 +70,7 @@ func (n *node) takeDown(ctx context.Context, out io.Writer, purge bool) error {
 		{"container runtime", n.stopRuntime},
 		{"network", n.removeNetwork},
 		{"mounts", func(context.Context) error { return n.unmount() }},
+		{"runtime state", func(context.Context) error { return n.removeVolatile() }},
 		{"cgroups", func(context.Context) error { removeCgroups("/sys/fs/cgroup"); return nil }},
 	}
 	if purge {
@@ -244,6 +245,15 @@ func mountsBelow(dirs ...string) ([]string, error) {
 		}
 	}
 	return found, lines.Err()
+}
+
+// removeVolatile removes what a reboot would.
+func (n *node) removeVolatile() error {
+	mounts, err := mountsBelow(n.layout.Volatile(""))
+	if err != nil || len(mounts) > 0 {
+		return err // detached mounts may linger a moment; the next start copes
+	}
+	return os.RemoveAll(n.layout.Volatile(""))
 }
 
 // removeData removes the data directory. It refuses while something is mounted
