@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -198,22 +197,9 @@ func (c ControlPlane) WriteManifests() error {
 		if err != nil {
 			return fmt.Errorf("manifest of %s: %w", pod.Name, err)
 		}
-		if err := writeIfChanged(filepath.Join(c.Layout.Manifests(), pod.Name+".yaml"), data, 0o600); err != nil {
+		if err := WriteIfChanged(filepath.Join(c.Layout.Manifests(), pod.Name+".yaml"), data, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// writeIfChanged replaces a file as a whole, or not at all.
-func writeIfChanged(path string, data []byte, mode os.FileMode) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	// A name that starts with a dot: the node agent does not read it.
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.WriteFile(temp, data, mode); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
 }

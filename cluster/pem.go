@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"encoding/pem"
@@ -85,4 +86,13 @@ func writeFile(path string, mode os.FileMode, content []byte) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// WriteIfChanged writes a file as writeFile does, unless it has that content
+// already: whoever watches it is not woken for nothing.
+func WriteIfChanged(path string, content []byte, mode os.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	return writeFile(path, mode, content)
 }

@@ -169,10 +169,7 @@ func (n *node) startAgent(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(n.layout.KubeletConfig()), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(n.layout.KubeletConfig(), data, 0o600); err != nil {
+	if err := cluster.WriteIfChanged(n.layout.KubeletConfig(), data, 0o600); err != nil {
 		return err
 	}
 	self, err := os.Executable()
