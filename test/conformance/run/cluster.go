@@ -1,0 +1,176 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"orrery.dev/test/conformance/images"
+	"orrery.dev/test/conformance/registry"
+)
+
+// dataDir is where the cluster that a run starts keeps everything.
+const dataDir = "/var/lib/orrery-conformance"
+
+// startCluster starts a fresh cluster whose nodes pull from the registry at
+// address, and returns its kubeconfig and what takes it away.
+func (o Options) startCluster(ctx context.Context) (string, func() error, error) {
+	if os.Geteuid() != 0 {
+		return "", nil, errors.New("a cluster with containers needs root; another cluster can be named with -kubeconfig (make: CLUSTER=FILE)")
+	}
+	orrery, err := filepath.Abs(o.Orrery)
+	if err != nil {
+		return "", nil, err
+	}
+	down := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		return o.command(ctx, orrery, "down", "--purge", "--data-dir", dataDir)
+	}
+	if _, err := os.Stat(dataDir); err == nil {
+		fmt.Fprintln(o.Out, "cluster: take away what an earlier run left")
+		if err := down(); err != nil {
+			return "", nil, err
+		}
+	}
+	hosts, err := os.MkdirTemp("", "conformance-registry-")
+	if err != nil {
+		return "", nil, err
+	}
+	clean := func() error { return errors.Join(down(), os.RemoveAll(hosts)) }
+	if err := registry.WriteHosts(hosts, o.Registry); err != nil {
+		return "", clean, err
+	}
+	args := []string{"up", "--nodes", fmt.Sprint(o.Nodes), "--data-dir", dataDir, "--registry-config", hosts}
+	fmt.Fprintf(o.Out, "cluster: orrery %s\n", strings.Join(args, " "))
+	return filepath.Join(dataDir, "kubeconfig", "admin.conf"), clean, o.command(ctx, orrery, args...)
+}
+
+// command runs a program in a process group of its own, so that a Ctrl-C meant
+// for the run does not hit it in the middle of its work.
+func (o Options) command(ctx context.Context, name string, args ...string) error {
+	command := exec.CommandContext(ctx, name, args...)
+	ownGroup(command)
+	command.Stdout, command.Stderr = o.Out, o.Out
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", filepath.Base(name), args[0], err)
+	}
+	return nil
+}
+
+// serveImages answers for registry.k8s.io at an address that the nodes reach.
+func (o Options) serveImages() (io.Closer, error) {
+	handler, err := registry.New(o.Cache.Images())
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", o.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registry of the images: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends by Close
+	return server, nil
+}
+
+// kubectl runs the suite's kubectl on the cluster.
+func (o Options) kubectl(ctx context.Context, input string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, o.Cache.Program("kubectl"), append([]string{"--kubeconfig", o.Kubeconfig}, args...)...)
+	ownGroup(command)
+	command.Stdin = strings.NewReader(input)
+	var said bytes.Buffer
+	command.Stderr = &said
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
+	}
+	return out, nil
+}
+
+func (o Options) serverVersion(ctx context.Context) (string, error) {
+	out, err := o.kubectl(ctx, "", "get", "--raw", "/version")
+	if err != nil {
+		return "", err
+	}
+	var version struct{ GitVersion string }
+	if err := json.Unmarshal(out, &version); err != nil {
+		return "", fmt.Errorf("the server's version: %w", err)
+	}
+	return version.GitVersion, nil
+}
+
+// pulled are the images that nearly all tests need, and those that are large.
+// The first tests would else time out on a machine that pulls for all at once.
+var pulled = []string{images.Agnhost, images.Busybox, "e2e-test-images/agnhost:2.55", "e2e-test-images/nginx:1.27.0-2"}
+
+const pullPatience = 5 * time.Minute
+
+// pullImages brings them to every node where tests may run, by a DaemonSet, as
+// on any cluster.
+func (o Options) pullImages(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pullPatience)
+	defer cancel()
+	if _, err := o.kubectl(ctx, pullManifest(), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	defer func() {
+		// The suite waits for no pod of ours: the namespace goes away in its own time.
+		_, _ = o.kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", "conformance-images", "--timeout=60s")
+	}()
+	last := ""
+	for {
+		out, err := o.kubectl(ctx, "", "get", "daemonset", "pull", "-n", "conformance-images", "-o", "jsonpath={.status.observedGeneration} {.status.numberReady} {.status.desiredNumberScheduled}")
+		if err != nil {
+			return err
+		}
+		var seen, ready, wanted int
+		if _, err := fmt.Sscan(string(out), &seen, &ready, &wanted); err == nil && seen > 0 {
+			if line := fmt.Sprintf("images: on %d of %d nodes\n", ready, wanted); line != last {
+				last = line
+				fmt.Fprint(o.Out, line)
+			}
+			if ready == wanted && wanted > 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the images did not get to all nodes in %s", pullPatience)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func pullManifest() string {
+	var b strings.Builder
+	b.WriteString(`apiVersion: v1
+kind: Namespace
+metadata: {name: conformance-images}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: pull, namespace: conformance-images}
+spec:
+  selector: {matchLabels: {app: pull}}
+  template:
+    metadata: {labels: {app: pull}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      initContainers:
+`)
+	for i, name := range pulled {
+		fmt.Fprintf(&b, "      - {name: pull-%d, image: %q, command: [/bin/sh, -c, exit 0]}\n", i, "registry.k8s.io/"+name)
+	}
+	fmt.Fprintf(&b, "      containers:\n      - {name: pause, image: %q}\n", "registry.k8s.io/"+images.Pause)
+	return b.String()
+}
