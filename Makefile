@@ -13,10 +13,11 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean
+.PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean \
+	conformance conformance-build conformance-report
 
 help: ## Show this help
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 deps: ## Install what building and running needs: Go is expected, the rest comes from apt and npm
 	@test/install-deps
@@ -57,8 +58,23 @@ lint: ## Check formatting and vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 
-e2e: build ## Run the stories of test/scripts: on a simulated cluster, and on a real one where we are root
-	go test -count=1 -timeout 30m ./test/scripts -args -orrery=$(CURDIR)/bin/orrery
+e2e: build ## Run the stories of test/scripts, simulated and real (KUBECTL=PATH for another kubectl)
+	go test -count=1 -timeout 30m ./test/scripts -args -orrery=$(CURDIR)/bin/orrery -kubectl=$(KUBECTL)
+
+# CONFORMANCE_CACHE is where the programs and images of the suite are kept.
+conformance: build conformance-runner ## Run the suite of Kubernetes (FOCUS= SKIP= PROCS= CONTINUE=1 CLUSTER=kubeconfig)
+	bin/conformance/conformance run $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') \
+		$(if $(PROCS),-procs $(PROCS)) $(if $(CONTINUE),-continue) $(if $(CLUSTER),-kubeconfig '$(CLUSTER)')
+
+conformance-build: conformance-runner ## Build the suite, its kubectl and its images, where not in the cache
+	bin/conformance/conformance images
+
+conformance-report: conformance-runner ## Write docs/conformance.md from the newest run, or RUN=name
+	bin/conformance/conformance report $(RUN)
+
+.PHONY: conformance-runner
+conformance-runner:
+	go build -C test/conformance -o $(CURDIR)/bin/conformance/conformance .
 
 browser: build ## Drive the dashboard in Chromium
 	test/browser/run bin/orrery

@@ -8,5 +8,6 @@
 //	await DURATION REGEXP COMMAND...   until the output matches; `! await`: no longer matches
 //	get ADDRESS                        the body at http://ADDRESS, with a second's patience
 //
-// and the programs orrery, kubectl (orrery's own) and etcdctl.
+// and the programs orrery, kubectl (orrery's own, or make e2e KUBECTL=PATH) and
+// etcdctl.
 package scripts

@@ -21,7 +21,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var binary = flag.String("orrery", "", "the orrery binary to test; make e2e builds and names it")
+var (
+	binary  = flag.String("orrery", "", "the orrery binary to test; make e2e builds and names it")
+	kubectl = flag.String("kubectl", "", "the kubectl of the stories, default orrery's own")
+)
 
 // TestSimulated plays its stories on one cluster with simulated nodes.
 func TestSimulated(t *testing.T) {
@@ -150,8 +153,12 @@ func nothingLeft(t *testing.T, dir string) {
 // play runs a directory of stories.
 func play(t *testing.T, dir, orrery, kubeconfig, dataDir string) {
 	bin := t.TempDir()
-	for name, args := range map[string]string{"orrery": "", "kubectl": "kubectl", "etcdctl": "etcdctl"} {
-		script := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", orrery, args)
+	programs := map[string]string{"orrery": orrery, "kubectl": orrery + " kubectl", "etcdctl": orrery + " etcdctl"}
+	if *kubectl != "" {
+		programs["kubectl"] = *kubectl
+	}
+	for name, command := range programs {
+		script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", command)
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
