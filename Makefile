@@ -10,14 +10,14 @@ LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37 \
 	-X github.com/containerd/containerd/v2/version.Version=2.4.2
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*')
+GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
 .PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean \
 	conformance conformance-build conformance-report
 
 help: ## Show this help
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 deps: ## Install what building and running needs: Go is expected, the rest comes from apt and npm
 	@test/install-deps
@@ -63,8 +63,8 @@ e2e: build ## Run the stories of test/scripts, simulated and real (KUBECTL=PATH 
 
 # CONFORMANCE_CACHE is where the programs and images of the suite are kept.
 conformance: build conformance-runner ## Run the suite of Kubernetes (FOCUS= SKIP= PROCS= CONTINUE=1 CLUSTER=kubeconfig)
-	bin/conformance/conformance run $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') \
-		$(if $(PROCS),-procs $(PROCS)) $(if $(CONTINUE),-continue) $(if $(CLUSTER),-kubeconfig '$(CLUSTER)')
+	bin/conformance/conformance run -focus "$$FOCUS" -skip "$$SKIP" -kubeconfig "$$CLUSTER" \
+		$(if $(PROCS),-procs $(PROCS)) $(if $(CONTINUE),-continue)
 
 conformance-build: conformance-runner ## Build the suite, its kubectl and its images, where not in the cache
 	bin/conformance/conformance images

@@ -17,8 +17,8 @@ func (r Run) Summary(tests []suite.Test) string {
 		}
 	}
 	for _, t := range tests {
-		if result := r.Results[t.Name]; result.State == Skipped || result.State == Stopped {
-			fmt.Fprintf(&b, "%s %s\n        %s\n", strings.ToUpper(string(result.State)), t.Name, result.Error)
+		if result := r.Results[t.Name]; result.State == Skipped {
+			fmt.Fprintf(&b, "SKIPPED %s\n        %s\n", t.Name, result.Error)
 		}
 	}
 	rows, sum := r.counts(tests)

@@ -58,6 +58,7 @@ func (o Options) runGroup(ctx context.Context, g group, keep *keeper) error {
 				return
 			}
 			if t, ok := g.find(e.name); ok {
+				e.err = o.withoutPaths(e.err)
 				keepErr = errors.Join(keepErr, keep.ended(t, e))
 			}
 		})
@@ -75,6 +76,12 @@ func (o Options) runGroup(ctx context.Context, g group, keep *keeper) error {
 		return fmt.Errorf("ginkgo: %w", waitErr)
 	}
 	return nil
+}
+
+// withoutPaths takes this machine's folders out of a message, so that it reads
+// the same on any other.
+func (o Options) withoutPaths(message string) string {
+	return strings.NewReplacer(filepath.Dir(o.Cache.Program("kubectl"))+"/", "", "--kubeconfig="+o.Kubeconfig+" ", "").Replace(message)
 }
 
 func (o Options) ginkgoArgs(g group) []string {
@@ -100,13 +107,13 @@ type keeper struct {
 
 	mu                    sync.Mutex // groups run at the same time
 	total, passed, failed int
-	others                int // skipped or stopped
+	skipped               int
 	said                  int // how many of all were in the last line
 }
 
 func (k *keeper) ended(t suite.Test, e ended) error {
 	result := report.Result{Name: t.Name, State: e.state, Seconds: e.seconds, Finished: time.Now().UTC()}
-	if e.state != report.Passed {
+	if e.state == report.Failed || e.state == report.Skipped {
 		result.Error = e.err
 		result.Log = filepath.Join("logs", logName(t.Name))
 		path := filepath.Join(k.journal.Dir, result.Log)
@@ -125,8 +132,8 @@ func (k *keeper) ended(t suite.Test, e ended) error {
 	case report.Failed:
 		k.failed++
 		fmt.Fprintf(k.out, "FAILED  %s\n        %s\n", t.Name, result.Error)
-	default:
-		k.others++
+	case report.Skipped:
+		k.skipped++
 	}
 	return k.journal.Add(result)
 }
@@ -135,7 +142,7 @@ func (k *keeper) ended(t suite.Test, e ended) error {
 func (k *keeper) tell() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	done := k.passed + k.failed + k.others
+	done := k.passed + k.failed + k.skipped
 	if done == k.said {
 		return
 	}

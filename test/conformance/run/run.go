@@ -99,7 +99,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(runErr, err)
 	}
 	fmt.Fprint(o.Out, "\n", result.Summary(tests))
-	return errors.Join(runErr, verdict(selected, result))
+	if runErr != nil {
+		return runErr
+	}
+	return verdict(selected, result)
 }
 
 // withoutResult is the newest run, and which of the tests have no result there.
