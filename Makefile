@@ -62,7 +62,7 @@ e2e: build ## Run the stories of test/scripts, simulated and real (KUBECTL=PATH 
 	go test -count=1 -timeout 30m ./test/scripts -args -orrery=$(CURDIR)/bin/orrery -kubectl=$(KUBECTL)
 
 # CONFORMANCE_CACHE is where the programs and images of the suite are kept.
-conformance: build conformance-runner ## Run the suite of Kubernetes (FOCUS= SKIP= PROCS= CONTINUE=1 CLUSTER=kubeconfig)
+conformance: $(if $(CLUSTER),,build) conformance-runner ## Run the suite of Kubernetes (FOCUS= SKIP= PROCS= CONTINUE=1 CLUSTER=kubeconfig)
 	bin/conformance/conformance run -focus "$$FOCUS" -skip "$$SKIP" -kubeconfig "$$CLUSTER" \
 		$(if $(PROCS),-procs $(PROCS)) $(if $(CONTINUE),-continue)
 

@@ -43,6 +43,9 @@ func (o Options) startCluster(ctx context.Context) (string, func() error, error)
 			return "", nil, err
 		}
 	}
+	if err := noOtherCluster(); err != nil {
+		return "", nil, err
+	}
 	hosts, err := os.MkdirTemp("", "conformance-registry-")
 	if err != nil {
 		return "", nil, err
@@ -56,11 +59,23 @@ func (o Options) startCluster(ctx context.Context) (string, func() error, error)
 	return filepath.Join(dataDir, "kubeconfig", "admin.conf"), clean, o.command(ctx, orrery, args...)
 }
 
-// command runs a program in a process group of its own, so that a Ctrl-C meant
-// for the run does not hit it in the middle of its work.
+// noOtherCluster must be known before anything is done: taking ours away would
+// take the other one's network rules along.
+func noOtherCluster() error {
+	l, err := net.Listen("tcp", ":6443")
+	if err != nil {
+		return fmt.Errorf("a cluster runs on this machine already (%w): orrery down stops it; make conformance CLUSTER=FILE measures it", err)
+	}
+	return l.Close()
+}
+
+// command runs a program in a process group of its own, so that a Ctrl-C for the
+// run does not hit the program that takes the cluster away.
 func (o Options) command(ctx context.Context, name string, args ...string) error {
 	command := exec.CommandContext(ctx, name, args...)
 	ownGroup(command)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 20 * time.Second
 	command.Stdout, command.Stderr = o.Out, o.Out
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", filepath.Base(name), args[0], err)

@@ -127,21 +127,25 @@ func withoutResult(results string, tests []suite.Test) (string, []suite.Test, er
 func (o Options) runPhases(ctx context.Context, tests []suite.Test, keep *keeper) error {
 	tick := time.NewTicker(15 * time.Second)
 	defer tick.Stop()
-	stop := make(chan struct{})
+	ended := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
+		stopped := ctx.Done()
 		for {
 			select {
 			case <-tick.C:
 				keep.tell()
-			case <-stop:
+			case <-stopped:
+				fmt.Fprintf(o.Out, "stopping: tests clean up, %s at most\n", stopPatience)
+				stopped = nil // said once
+			case <-ended:
 				keep.tell()
 				return
 			}
 		}
 	})
 	defer telling.Wait()
-	defer close(stop)
+	defer close(ended)
 	for _, phase := range plan(tests, o.Procs) {
 		errs := make([]error, len(phase))
 		var groups sync.WaitGroup
