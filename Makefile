@@ -43,6 +43,7 @@ generate: ## Make generated files anew
 
 test: deps build ## Run the tests: units, API, and the stories on a simulated and a real cluster
 	go test ./...
+	go test -C test/conformance ./...
 	$(MAKE) page e2e browser
 
 unit: ## Run only what needs no cluster
@@ -57,6 +58,7 @@ race: ## Run the unit tests with the race detector (compiles everything again)
 lint: ## Check formatting and vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
+	go vet -C test/conformance ./...
 
 e2e: build ## Run the stories of test/scripts, simulated and real (KUBECTL=PATH for another kubectl)
 	go test -count=1 -timeout 30m ./test/scripts -args -orrery=$(CURDIR)/bin/orrery -kubectl=$(KUBECTL)
