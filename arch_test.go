@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"api":                    {},
 	"client":                 {"api"},
 	"cluster":                {"client", "api"},
+	"cluster/machine":        {},
 	"scheduler":              {"scheduler/plugins", "client", "api"},
 	"scheduler/plugins":      {"api"},
 	"controllers":            {"client", "api"},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
-	"cmd":                    {"cluster", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
+	"cmd":                    {"cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
 }
 
 // forbidden are the programs that this project is here to write; their

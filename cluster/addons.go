@@ -23,6 +23,7 @@ type Addons struct {
 	Image     string
 	APIServer string // URL that works without kube-proxy
 	PodCIDR   string
+	RoutePods bool // between nodes; false where another network does
 	DNSIP     string
 	Domain    string
 }
@@ -116,7 +117,7 @@ func (a Addons) proxy() *appsv1.DaemonSet {
 					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					Containers: []corev1.Container{{
 						Name: "kube-proxy", Image: a.Image, ImagePullPolicy: corev1.PullIfNotPresent,
-						Command: []string{"kube-proxy", "--master=" + a.APIServer, "--hostname-override=$(NODE_NAME)", "--cluster-cidr=" + a.PodCIDR},
+						Command: []string{"kube-proxy", "--master=" + a.APIServer, "--hostname-override=$(NODE_NAME)", "--cluster-cidr=" + a.PodCIDR, fmt.Sprintf("--route-pods=%t", a.RoutePods)},
 						Env: []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{
 							FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
 						SecurityContext: &corev1.SecurityContext{Privileged: new(true)},

@@ -71,7 +71,7 @@ func leaves(s Spec) []leaf {
 	onNode := append(slices.Clone(s.IPs), local...)
 	api := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + s.ClusterDomain, "localhost", s.NodeName}
 	etcd := []string{"localhost", s.NodeName}
-	return []leaf{
+	return append(nodeLeaves(s), []leaf{
 		{file: "apiserver", by: clusterCA, commonName: "kube-apiserver", server: true, names: append(api, s.Names...), ips: append([]net.IP{s.ServiceIP}, onNode...)},
 		{file: "apiserver-kubelet-client", by: clusterCA, commonName: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}, client: true},
 		{file: "apiserver-etcd-client", by: etcdCA, commonName: "kube-apiserver-etcd-client", client: true},
@@ -79,14 +79,22 @@ func leaves(s Spec) []leaf {
 		{file: "etcd/server", by: etcdCA, commonName: s.NodeName, server: true, client: true, names: etcd, ips: onNode},
 		{file: "etcd/peer", by: etcdCA, commonName: s.NodeName, server: true, client: true, names: etcd, ips: onNode},
 		{file: "etcd/healthcheck-client", by: etcdCA, commonName: "kube-etcd-healthcheck-client", client: true},
-		{file: "kubelet", by: clusterCA, commonName: "system:node:" + s.NodeName, groups: []string{"system:nodes"}, server: true, names: []string{s.NodeName, "localhost"}, ips: onNode},
-		{file: "kubelet-client", by: clusterCA, commonName: "system:node:" + s.NodeName, groups: []string{"system:nodes"}, client: true},
 		{file: "controller-manager", by: clusterCA, commonName: "system:kube-controller-manager", client: true},
 		{file: "controller-manager-server", by: clusterCA, commonName: "kube-controller-manager", server: true, names: etcd, ips: onNode},
 		{file: "scheduler", by: clusterCA, commonName: "system:kube-scheduler", client: true},
 		{file: "scheduler-server", by: clusterCA, commonName: "kube-scheduler", server: true, names: etcd, ips: onNode},
 		{file: "kube-proxy", by: clusterCA, commonName: "system:kube-proxy", client: true},
 		{file: "admin", by: clusterCA, commonName: "kubernetes-admin", groups: []string{"system:masters"}, client: true},
+	}...)
+}
+
+// nodeLeaves are the certificates of any node.
+func nodeLeaves(s Spec) []leaf {
+	name, group := "system:node:"+s.NodeName, []string{"system:nodes"}
+	return []leaf{
+		{file: "kubelet", by: clusterCA, commonName: name, groups: group, server: true, names: []string{s.NodeName, "localhost"},
+			ips: append(slices.Clone(s.IPs), net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
+		{file: "kubelet-client", by: clusterCA, commonName: name, groups: group, client: true},
 	}
 }
 
@@ -125,6 +133,30 @@ func Ensure(dir string, spec Spec) (written []string, err error) {
 		written = append(written, "sa")
 	}
 	return written, nil
+}
+
+// EnsureNode makes dir hold what a node without control plane has: the cluster's
+// authority, without its key, and the node agent's certificates. from is the
+// directory of a control plane node, where the authority is.
+func EnsureNode(dir, from string, spec Spec) error {
+	spec = spec.withDefaults()
+	ca, _, err := ensureAuthority(from, clusterCA, spec.Now)
+	if err != nil {
+		return fmt.Errorf("certificate authority %s: %w", filepath.Join(from, clusterCA.file+".crt"), err)
+	}
+	public, err := os.ReadFile(filepath.Join(from, clusterCA.file+".crt"))
+	if err != nil {
+		return err
+	}
+	if err := WriteIfChanged(filepath.Join(dir, clusterCA.file+".crt"), public, 0o644); err != nil {
+		return err
+	}
+	for _, l := range nodeLeaves(spec) {
+		if _, err := ensureLeaf(dir, l, ca, spec.Now); err != nil {
+			return fmt.Errorf("certificate %s: %w", filepath.Join(dir, l.file+".crt"), err)
+		}
+	}
+	return nil
 }
 
 func (s Spec) withDefaults() Spec {

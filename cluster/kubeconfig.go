@@ -28,9 +28,14 @@ func Kubeconfigs(file func(name string) string, server string) []Kubeconfig {
 		{file("admin"), "kubernetes-admin", "admin", server},
 		{file("controller-manager"), "system:kube-controller-manager", "controller-manager", server},
 		{file("scheduler"), "system:kube-scheduler", "scheduler", server},
-		{file("kubelet"), "kubelet", "kubelet-client", server},
+		NodeKubeconfig(file, server),
 		{file("kube-proxy"), "system:kube-proxy", "kube-proxy", server},
 	}
+}
+
+// NodeKubeconfig is that of the node agent, on any node.
+func NodeKubeconfig(file func(name string) string, server string) Kubeconfig {
+	return Kubeconfig{file("kubelet"), "kubelet", "kubelet-client", server}
 }
 
 // EnsureKubeconfigs writes the files that are missing or no longer say what

@@ -52,7 +52,7 @@ func runDown(ctx context.Context, out io.Writer, dataDir string, purge bool) err
 		if !purge {
 			return err
 		}
-		n = &node{layout: cluster.Layout{Dir: dataDir}}
+		n = &node{upOptions: upOptions{dataDir: dataDir, nodes: 1, nodeCIDR: anyRange}, layout: cluster.Layout{Dir: dataDir}}
 	}
 	return n.takeDown(ctx, out, purge)
 }
@@ -61,10 +61,8 @@ func runDown(ctx context.Context, out io.Writer, dataDir string, purge bool) err
 // so that a second run finishes what a killed one began.
 func (n *node) takeDown(ctx context.Context, out io.Writer, purge bool) error {
 	say := newProgress(out)
-	steps := []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	steps := []step{
+		{"further nodes", n.stopMachines},
 		{"node agent", func(context.Context) error { return n.agent().stop(20 * time.Second) }},
 		{"pods", n.stopPods},
 		{"container runtime", n.stopRuntime},
@@ -74,14 +72,11 @@ func (n *node) takeDown(ctx context.Context, out io.Writer, purge bool) error {
 		{"cgroups", func(context.Context) error { removeCgroups("/sys/fs/cgroup"); return nil }},
 	}
 	if purge {
-		steps = append(steps, struct {
-			what string
-			do   func(context.Context) error
-		}{"data", func(context.Context) error { return n.removeData() }})
+		steps = append(steps, step{"data", func(context.Context) error { return n.removeData() }})
 	}
-	for _, step := range steps {
-		if err := say.step(step.what, func() error { return step.do(ctx) }); err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
+	for _, s := range steps {
+		if err := say.step(s.what, func() error { return s.do(ctx) }); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
 		}
 	}
 	return nil
@@ -206,8 +201,12 @@ func (n *node) unmount() error {
 // removeCgroups takes away the pods' control groups, in every hierarchy, deepest
 // first. One in which something still runs cannot be removed, and stays.
 func removeCgroups(root string) {
-	tops, _ := filepath.Glob(filepath.Join(root, "*", "kubepods")) // version 1
-	for _, top := range append(tops, filepath.Join(root, "kubepods")) {
+	var tops []string
+	for _, name := range []string{"kubepods", machineCgroups} {
+		below, _ := filepath.Glob(filepath.Join(root, "*", name)) // version 1
+		tops = append(append(tops, below...), filepath.Join(root, name))
+	}
+	for _, top := range tops {
 		var groups []string
 		_ = filepath.WalkDir(top, func(path string, entry os.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {

@@ -25,6 +25,15 @@ const (
 // cluster down as `orrery down` does. It is what a container's first process, or
 // a unit of the host's service manager, has to do.
 func (n *node) stay(ctx context.Context, out io.Writer) error {
+	n.keep(ctx, out)
+	fmt.Fprintln(out)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	return n.takeDown(ending, out, false)
+}
+
+// keep starts daemons that have ended again, until ctx ends.
+func (n *node) keep(ctx context.Context, out io.Writer) {
 	tick := time.NewTicker(lookAfter)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -35,10 +44,6 @@ func (n *node) stay(ctx context.Context, out io.Writer) error {
 			n.mend(ctx, out)
 		}
 	}
-	fmt.Fprintln(out)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-	defer cancel()
-	return n.takeDown(ending, out, false)
 }
 
 // mend starts a daemon again that has ended. Its pods were not touched by that.
@@ -61,6 +66,9 @@ func (n *node) mend(ctx context.Context, out io.Writer) {
 	}
 	if !n.agent().running() {
 		again("the node agent", n.startAgent)
+	}
+	if !n.worker {
+		n.mendMachines(out)
 	}
 }
 

@@ -19,29 +19,37 @@ func newImageCommand() *cobra.Command {
 	var dataDir string
 	load := &cobra.Command{
 		Use:     "import FILE.tar...",
-		Short:   "Import image files (OCI layout or docker-archive, plain or gzipped)",
+		Short:   "Import image files (OCI layout or docker-archive, plain or gzipped) on every node",
 		Example: "  docker save my/app:1 -o app.tar && sudo orrery image import app.tar",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
-			address, err := ownRuntime(dataDir)
+			runtimes, err := ownRuntimes(dataDir)
 			if err != nil {
 				return err
 			}
-			names, err := runtime.Import(c.Context(), address, files...)
-			for _, name := range names {
-				fmt.Fprintln(c.OutOrStdout(), name)
+			for i, address := range runtimes {
+				names, err := runtime.Import(c.Context(), address, files...)
+				if err != nil {
+					return err
+				}
+				if i > 0 {
+					continue // the same again
+				}
+				for _, name := range names {
+					fmt.Fprintln(c.OutOrStdout(), name)
+				}
 			}
-			return err
+			return nil
 		},
 	}
 	list := &cobra.Command{
-		Use: "ls", Short: "List the images that pods on this machine can use", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the images that pods on the first node can use", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			address, err := ownRuntime(dataDir)
+			runtimes, err := ownRuntimes(dataDir)
 			if err != nil {
 				return err
 			}
-			images, err := runtime.List(c.Context(), address)
+			images, err := runtime.List(c.Context(), runtimes[0])
 			if err != nil {
 				return err
 			}
@@ -60,20 +68,21 @@ func newImageCommand() *cobra.Command {
 	return c
 }
 
-// ownRuntime is the address of the containerd that came along.
-func ownRuntime(dataDir string) (string, error) {
+// ownRuntimes are the addresses of the containerds that came along, one a node,
+// the first node's first.
+func ownRuntimes(dataDir string) ([]string, error) {
 	if os.Geteuid() != 0 {
-		return "", errors.New("the container runtime belongs to root: run it with sudo")
+		return nil, errors.New("the container runtime belongs to root: run it with sudo")
 	}
 	n, err := existing(dataDir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if n.runtimeEndpoint != "" {
-		return "", fmt.Errorf("this cluster uses the runtime at %s: import images with its own tools", n.runtimeEndpoint)
+		return nil, fmt.Errorf("this cluster uses the runtime at %s: import images with its own tools", n.runtimeEndpoint)
 	}
 	if !n.runtime().running() {
-		return "", errors.New("the container runtime does not run: start the cluster with `orrery up`")
+		return nil, errors.New("the container runtime does not run: start the cluster with `orrery up`")
 	}
-	return n.layout.RuntimeSocket(), nil
+	return n.runtimes(), nil
 }

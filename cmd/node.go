@@ -34,6 +34,15 @@ func (n *node) runtime() process {
 
 func (p process) running() bool { return p.pid() != 0 }
 
+// program is the file of this binary. A machine within this one may not see it at
+// its place, but can always name what its own process runs.
+func (n *node) program() (string, error) {
+	if n.worker {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
+
 // endpoint is the CRI socket of the runtime in use.
 func (n *node) endpoint() string {
 	if n.runtimeEndpoint != "" {
@@ -64,6 +73,8 @@ func (n *node) containerd() runtime.Containerd {
 		Address:    n.layout.RuntimeSocket(),
 		HelperDir:  n.layout.Bin(),
 		CNIConfDir: n.layout.CNI(),
+
+		RegistryConfigPath: n.registryConfig,
 	}
 }
 
@@ -78,7 +89,7 @@ func (n *node) startRuntime(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		self, err := os.Executable()
+		self, err := n.program()
 		if err != nil {
 			return err
 		}
@@ -104,7 +115,7 @@ func (n *node) startRuntime(ctx context.Context) error {
 // loadImages puts this binary's own image and the pause image into the runtime.
 func (n *node) loadImages(ctx context.Context) error {
 	n.image = imageName
-	self, err := os.Executable()
+	self, err := n.program()
 	if err != nil {
 		return err
 	}
@@ -160,6 +171,7 @@ func (n *node) startAgent(context.Context) error {
 		PodLogsDir:                  n.layout.PodLogs(),
 		FailSwapOn:                  &off,
 		FailCgroupV1:                &off,
+		CgroupRoot:                  n.cgroupRoot,
 		Authentication: kubeletv1beta1.KubeletAuthentication{
 			X509:      kubeletv1beta1.KubeletX509Authentication{ClientCAFile: n.layout.PKI("ca.crt")},
 			Anonymous: kubeletv1beta1.KubeletAnonymousAuthentication{Enabled: &off},
@@ -172,20 +184,23 @@ func (n *node) startAgent(context.Context) error {
 	if err := cluster.WriteIfChanged(n.layout.KubeletConfig(), data, 0o600); err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	self, err := n.program()
 	if err != nil {
 		return err
 	}
-	return n.agent().start(self, "kubelet",
-		"--config="+n.layout.KubeletConfig(),
-		"--kubeconfig="+n.layout.Kubeconfig("kubelet"),
-		"--hostname-override="+n.nodeName,
-		"--node-ip="+n.nodeIP,
-		"--root-dir="+n.layout.Kubelet(),
-		"--cni-conf-dir="+n.cniConfDir(),
-		"--cluster-cidr="+n.podCIDR,
-		"--register-with-taints=node-role.kubernetes.io/control-plane=:NoSchedule",
-	)
+	args := []string{self, "kubelet",
+		"--config=" + n.layout.KubeletConfig(),
+		"--kubeconfig=" + n.layout.Kubeconfig("kubelet"),
+		"--hostname-override=" + n.nodeName,
+		"--node-ip=" + n.nodeIP,
+		"--root-dir=" + n.layout.Kubelet(),
+		"--cni-conf-dir=" + n.cniConfDir(),
+		"--cluster-cidr=" + n.podCIDR,
+	}
+	if !n.worker {
+		args = append(args, "--register-with-taints=node-role.kubernetes.io/control-plane=:NoSchedule")
+	}
+	return n.agent().start(args...)
 }
 
 // cniConfDir is where the node agent writes the pod network's configuration once
@@ -197,13 +212,16 @@ func (n *node) cniConfDir() string {
 	return n.layout.CNI()
 }
 
+// anyRange stands in for --node-cidr where machines are only found, not made.
+const anyRange = "0.0.0.0/0"
+
 // existing describes the cluster that is on this machine already.
 func existing(dataDir string) (*node, error) {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{upOptions: upOptions{dataDir: dir}, layout: cluster.Layout{Dir: dir}}
+	n := &node{upOptions: upOptions{dataDir: dir, nodes: 1, nodeCIDR: anyRange}, layout: cluster.Layout{Dir: dir}}
 	data, err := os.ReadFile(n.layout.KubeletConfig())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no cluster at %s: start one with `orrery up`, or name its place with --data-dir", dir)

@@ -19,6 +19,8 @@ type process struct {
 	file string // process file
 	log  string
 	path string // put in front of PATH; may be empty
+	// namespaces are clone(2)'s flags for those that it has of its own.
+	namespaces uintptr
 }
 
 // start runs the command unless it runs already. Its output is appended to the
@@ -43,7 +45,7 @@ func (p process) start(argv ...string) error {
 	if p.path != "" {
 		cmd.Env = append(os.Environ(), "PATH="+p.path+":"+os.Getenv("PATH"))
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: p.namespaces}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

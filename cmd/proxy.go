@@ -24,6 +24,7 @@ func newProxyCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.NodeName, "hostname-override", "", "name of this node (default: the host name)")
 	f.StringVar(&o.Mode, "proxy-mode", "", "nftables or iptables (default: what this machine can do best)")
+	f.BoolVar(&o.RoutePods, "route-pods", false, "route other nodes' pods to them, where no other network does")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "addresses of pods; traffic from elsewhere is masqueraded")
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -56,6 +57,9 @@ func runStatus(ctx context.Context, out io.Writer, dataDir string) error {
 		lines = append(lines, processLine("container runtime", n.runtime()))
 	}
 	lines = append(lines, processLine("node agent", n.agent()))
+	for _, m := range n.machines() {
+		lines = append(lines, processLine("machine of node "+filepath.Base(m.Dir), n.process(m)))
+	}
 	clients, _, err := client.New(n.layout.Kubeconfig("admin"), "status")
 	if err != nil {
 		return err

@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +36,9 @@ type upOptions struct {
 	foreground      bool
 	simulate        bool
 	nodes           int
+	nodeCIDR        string
+	registryConfig  string
+	cgroupRoot      string
 	address         string
 }
 
@@ -53,10 +58,15 @@ it stays, starts the node agent and the container runtime again when they end,
 and when it is told to end (SIGTERM, Ctrl-C) stops the cluster as orrery down
 does. As process 1, in a container, it always stays.
 
+With --nodes there are more nodes than this machine: each of the others is a
+machine within this one, with a network, processes, a container runtime and a data
+directory of its own. The first node runs the control plane and is kept free of
+other pods, the others take them.
+
 With --simulate nothing needs root: the same API server, scheduler and
 controllers run in this process over an embedded etcd, and the nodes pretend to
 run their pods. It stops with Ctrl-C.`,
-		Example: "  sudo orrery up\n  orrery up --simulate --nodes 5",
+		Example: "  sudo orrery up\n  sudo orrery up --nodes 3\n  orrery up --simulate --nodes 5",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.simulate {
@@ -70,20 +80,27 @@ run their pods. It stops with Ctrl-C.`,
 	f.StringVar(&o.nodeName, "node-name", "", "name of this node (default: the host name)")
 	f.StringVar(&o.nodeIP, "node-ip", "", "address of this node (default: that of the default route)")
 	f.StringVar(&o.runtimeEndpoint, "container-runtime-endpoint", "", "CRI socket of another container runtime (default: containerd, which comes along)")
-	f.StringVar(&o.serviceCIDR, "service-cidr", "10.96.0.0/12", "addresses of Services")
-	f.StringVar(&o.podCIDR, "pod-cidr", "10.244.0.0/16", "addresses of pods")
+	networkFlags(f, &o)
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait until the cluster is usable")
 	f.BoolVar(&o.foreground, "foreground", os.Getpid() == 1, "stay, and stop the cluster at the end")
 	f.BoolVar(&o.simulate, "simulate", false, "simulate the nodes; no root needed")
-	f.IntVar(&o.nodes, "nodes", 1, "number of simulated nodes")
+	f.IntVar(&o.nodes, "nodes", 1, "number of nodes, this machine being the first (simulated: none of them is)")
+	f.StringVar(&o.nodeCIDR, "node-cidr", "10.245.0.0/24", "addresses of the nodes within this machine")
 	f.StringVar(&o.address, "address", "127.0.0.1:6443", "where the simulated cluster's API server listens")
 	return c
+}
+
+// networkFlags are those that all nodes of a cluster are given alike.
+func networkFlags(f *pflag.FlagSet, o *upOptions) {
+	f.StringVar(&o.serviceCIDR, "service-cidr", "10.96.0.0/12", "addresses of Services")
+	f.StringVar(&o.podCIDR, "pod-cidr", "10.244.0.0/16", "addresses of pods")
+	f.StringVar(&o.registryConfig, "registry-config", "", "directory of hosts.toml files that name mirrors of registries (default: /etc/containerd/certs.d)")
 }
 
 // runUp brings the cluster up, and stays with it if asked to. A start that is
 // broken off in the foreground takes back what it has done.
 func runUp(ctx context.Context, out io.Writer, o upOptions) error {
-	if err := o.complete(); err != nil {
+	if err := errors.Join(o.complete(), o.checkMachines()); err != nil {
 		return err
 	}
 	n := &node{upOptions: o, layout: cluster.Layout{Dir: o.dataDir}}
@@ -112,10 +129,7 @@ func (n *node) bringUp(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	steps := []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	steps := []step{
 		{"certificates", n.certificates},
 		{"container runtime", n.startRuntime},
 		{"images", n.loadImages},
@@ -126,15 +140,27 @@ func (n *node) bringUp(ctx context.Context, out io.Writer) error {
 		{"node ready", n.waitNode},
 		{"system pods ready", n.waitSystemPods},
 	}
+	if further := len(n.machines()); further > 0 {
+		n.nodes = 1 + further
+		// After what they would only compete with for the processor.
+		steps = slices.Insert(steps, 6, step{"further nodes", n.startMachines})
+		steps = slices.Insert(steps, len(steps)-1, step{"further nodes ready", n.waitAllNodes})
+	}
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	for _, step := range steps {
-		if err := say.step(step.what, func() error { return step.do(ctx) }); err != nil {
+	for _, s := range steps {
+		if err := say.step(s.what, func() error { return s.do(ctx) }); err != nil {
 			return err
 		}
 	}
 	n.report(out)
 	return nil
+}
+
+// step is one of those that bring a cluster up or take it down.
+type step struct {
+	what string
+	do   func(context.Context) error
 }
 
 // complete fills in what the flags left open.
@@ -194,6 +220,7 @@ type node struct {
 	layout cluster.Layout
 	image  string // of this binary, once loaded
 	client kubernetes.Interface
+	worker bool // it has no control plane
 }
 
 // tolerate runs a check. Ports are allowed to be taken by our own pods: after a
@@ -254,7 +281,7 @@ func (n *node) addons(ctx context.Context) error {
 		return err
 	}
 	addons := cluster.Addons{Image: n.image, APIServer: "https://" + net.JoinHostPort(n.nodeIP, "6443"),
-		PodCIDR: n.podCIDR, DNSIP: dns, Domain: "cluster.local"}
+		PodCIDR: n.podCIDR, RoutePods: n.cniConfDir() != "", DNSIP: dns, Domain: "cluster.local"}
 	return poll(ctx, "the add-ons cannot be applied", func(ctx context.Context) (string, error) {
 		if err := addons.Apply(ctx, dyn); err != nil {
 			return err.Error(), nil
@@ -294,6 +321,11 @@ func (n *node) waitNode(ctx context.Context) error {
 // waitAllNodes waits until as many nodes are ready as were asked for.
 func (n *node) waitAllNodes(ctx context.Context) error {
 	return poll(ctx, "not all nodes are ready", func(ctx context.Context) (string, error) {
+		for _, m := range n.machines() {
+			if p := n.process(m); !n.simulate && !p.running() {
+				return "", fmt.Errorf("node %s ended: see %s", m.Name, p.log)
+			}
+		}
 		nodes, err := n.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err.Error(), nil
@@ -319,10 +351,14 @@ func (n *node) waitSystemPods(ctx context.Context) error {
 		}
 		missing := map[string]bool{"component=etcd": true, "component=kube-apiserver": true, "component=kube-controller-manager": true,
 			"component=kube-scheduler": true, "k8s-app=kube-proxy": true, "k8s-app=kube-dns": true}
+		proxies := 0
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if why := whyNotReady(pod); why != "" {
 				return pod.Name + ": " + why, nil
+			}
+			if pod.Labels["k8s-app"] == "kube-proxy" {
+				proxies++
 			}
 			for _, key := range []string{"component", "k8s-app"} {
 				delete(missing, key+"="+pod.Labels[key])
@@ -330,6 +366,9 @@ func (n *node) waitSystemPods(ctx context.Context) error {
 		}
 		for label := range missing {
 			return "no pod with " + label + " yet", nil
+		}
+		if proxies < n.nodes {
+			return fmt.Sprintf("kube-proxy runs on %d of %d nodes", proxies, n.nodes), nil
 		}
 		return "", nil
 	})
@@ -363,6 +402,9 @@ The cluster is up.
   dashboard    https://%s/ui/    sign in with the token of: orrery dashboard --token
   console      orrery tui
 `, n.layout.Kubeconfig("admin"), net.JoinHostPort(n.nodeIP, "6443"))
+	if n.nodes > 1 {
+		return
+	}
 	if node, err := n.client.CoreV1().Nodes().Get(context.Background(), n.nodeName, metav1.GetOptions{}); err == nil && len(node.Spec.Taints) > 0 {
 		fmt.Fprintf(out, `
 This node runs the control plane and is kept free of other pods. To run yours

@@ -24,6 +24,7 @@ type Config struct {
 	REST          *rest.Config
 	NodeName      string        // required
 	Mode          string        // "nftables", "iptables", or "": nftables where it works, else iptables
+	RoutePods     bool          // route other nodes' pods to them (podRoutes)
 	ClusterCIDR   string        // pods' addresses, one range for each family, with a comma between; "": none
 	HealthzAddr   string        // "0.0.0.0:10256"
 	MetricsAddr   string        // "127.0.0.1:10249"
@@ -105,6 +106,9 @@ func Run(ctx context.Context, c Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.cluster.watch(ctx); return nil })
 	group.Go(func() error { return p.loop(ctx) })
+	if c.RoutePods {
+		group.Go(func() error { return runPodRoutes(ctx, client, c.NodeName, c.Log) })
+	}
 	group.Go(func() error { return serveHTTP(ctx, c.HealthzAddr, p.healthRoutes()) })
 	group.Go(func() error { return serveHTTP(ctx, c.MetricsAddr, p.metricsRoutes()) })
 	return group.Wait()
