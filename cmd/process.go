@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,8 +43,10 @@ func (p process) start(argv ...string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
+	// A caller's own directory for temporary files may go when the caller does.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
 	if p.path != "" {
-		cmd.Env = append(os.Environ(), "PATH="+p.path+":"+os.Getenv("PATH"))
+		cmd.Env = append(cmd.Env, "PATH="+p.path+":"+os.Getenv("PATH"))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: p.namespaces}
 	if err := cmd.Start(); err != nil {

@@ -35,7 +35,7 @@ func Router(network netip.Prefix) netip.Prefix {
 // reaches. What is there already is left alone. Addresses of pods are known on
 // all machines, so what goes to one keeps its source.
 func SetUpNetwork(network, pods netip.Prefix) error {
-	bridge, err := ensureBridge()
+	bridge, err := ensureBridge(Router(network).Addr())
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", Bridge, err)
 	}
@@ -62,7 +62,10 @@ func SetUpNetwork(network, pods netip.Prefix) error {
 	return masquerade(network, pods)
 }
 
-func ensureBridge() (netlink.Link, error) {
+// ensureBridge makes the bridge with a hardware address of its own. Left alone it
+// would take that of one of its links, and change it as machines come and go;
+// the others would then send to nobody until they ask again.
+func ensureBridge(router netip.Addr) (netlink.Link, error) {
 	link, err := netlink.LinkByName(Bridge)
 	if err == nil {
 		return link, nil
@@ -71,7 +74,7 @@ func ensureBridge() (netlink.Link, error) {
 		return nil, err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = Bridge
+	attrs.Name, attrs.HardwareAddr = Bridge, append(net.HardwareAddr{0x0a, 0x58}, router.AsSlice()...)
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@
 // says who it is and can be told to fail.
 //
 //	GET /            the host name: which pod answered
+//	GET /caller      the address that the request came from
 //	GET /healthz     200, or 500 after /fail
 //	GET /fail, /mend turn health off and on
 //	GET /env?name=N  an environment variable
@@ -96,6 +97,10 @@ func serve() {
 	var sick atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, host) })
+	mux.HandleFunc("/caller", func(w http.ResponseWriter, r *http.Request) {
+		address, _, _ := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintln(w, address)
+	})
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if sick.Load() {
 			http.Error(w, "sick", http.StatusInternalServerError)

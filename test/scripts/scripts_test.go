@@ -83,18 +83,22 @@ func TestReal(t *testing.T) {
 		nothingLeft(t, dir)
 	})
 	t.Log(run("up", "--data-dir", dir, "--node-name", "node-1"))
-	makeImages(t, orrery, dir)
+	images := makeImages(t)
+	run(append([]string{"image", "import", "--data-dir", dir}, images...)...)
 	kubeconfig := filepath.Join(dir, "kubeconfig", "admin.conf")
 	t.Run("commands", func(t *testing.T) { play(t, "testdata/commands", orrery, kubeconfig, dir) })
 	// Only the commands need to see the taint of the control plane.
 	_ = exec.Command(orrery, "kubectl", "--kubeconfig", kubeconfig, "taint", "nodes", "node-1", "node-role.kubernetes.io/control-plane:NoSchedule-").Run()
 	t.Run("workloads", func(t *testing.T) { play(t, "testdata/workloads", orrery, kubeconfig, dir) })
 	t.Run("crash", func(t *testing.T) { play(t, "testdata/crash", orrery, kubeconfig, dir) })
+	t.Log(run("up", "--data-dir", dir, "--node-name", "node-1", "--nodes", "3"))
+	run(append([]string{"image", "import", "--data-dir", dir}, images...)...)
+	t.Run("machines", func(t *testing.T) { play(t, "testdata/machines", orrery, kubeconfig, dir) })
 }
 
-// makeImages builds the tests' program into two images, versions 1 and 2 of the
-// same thing, and imports them.
-func makeImages(t *testing.T, orrery, dataDir string) {
+// makeImages builds the tests' program into two image files, versions 1 and 2 of
+// the same thing.
+func makeImages(t *testing.T) (files []string) {
 	t.Helper()
 	dir := t.TempDir()
 	app, tool := filepath.Join(dir, "app"), filepath.Join(dir, "image")
@@ -104,8 +108,9 @@ func makeImages(t *testing.T, orrery, dataDir string) {
 	for _, version := range []string{"1", "2"} {
 		file := filepath.Join(dir, version+".tar")
 		must(t, tool, "-name", "example.org/app:"+version, "-o", file, app)
-		must(t, orrery, "image", "import", "--data-dir", dataDir, file)
+		files = append(files, file)
 	}
+	return files
 }
 
 func must(t *testing.T, command ...string) {
