@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"orrery.dev/test/conformance/images"
@@ -21,6 +22,22 @@ import (
 
 // dataDir is where the cluster that a run starts keeps everything.
 const dataDir = "/var/lib/orrery-conformance"
+
+// lockFile is held by the run that has a cluster in dataDir. It outlives no
+// process, whatever ends it.
+const lockFile = "/run/orrery-conformance.lock"
+
+func lock() (*os.File, error) {
+	file, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock of the run: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, errors.New("another run is going on on this machine")
+	}
+	return file, nil
+}
 
 // startCluster starts a fresh cluster whose nodes pull from the registry at
 // address, and returns its kubeconfig and what takes it away.
@@ -32,6 +49,17 @@ func (o Options) startCluster(ctx context.Context) (string, func() error, error)
 	if err != nil {
 		return "", nil, err
 	}
+	held, err := lock()
+	if err != nil {
+		return "", nil, err
+	}
+	kubeconfig, down, err := o.startClusterAlone(ctx, orrery)
+	return kubeconfig, func() error { return errors.Join(down(), held.Close()) }, err
+}
+
+// startClusterAlone always returns what takes away what it has done.
+func (o Options) startClusterAlone(ctx context.Context, orrery string) (string, func() error, error) {
+	nothing := func() error { return nil }
 	down := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
@@ -40,15 +68,15 @@ func (o Options) startCluster(ctx context.Context) (string, func() error, error)
 	if _, err := os.Stat(dataDir); err == nil {
 		fmt.Fprintln(o.Out, "cluster: take away what an earlier run left")
 		if err := down(); err != nil {
-			return "", nil, err
+			return "", nothing, err
 		}
 	}
 	if err := noOtherCluster(); err != nil {
-		return "", nil, err
+		return "", nothing, err
 	}
 	hosts, err := os.MkdirTemp("", "conformance-registry-")
 	if err != nil {
-		return "", nil, err
+		return "", nothing, err
 	}
 	clean := func() error { return errors.Join(down(), os.RemoveAll(hosts)) }
 	if err := registry.WriteHosts(hosts, o.Registry); err != nil {
