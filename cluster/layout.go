@@ -67,6 +67,9 @@ func (l Layout) Bin() string { return l.at("bin") }
 // CNI is the directory of network configurations.
 func (l Layout) CNI() string { return l.at("cni") }
 
+// Mirrors is a further node's copy of the directory of hosts.toml files.
+func (l Layout) Mirrors() string { return l.at("certs.d") }
+
 // Log is the log file of a process.
 func (l Layout) Log(name string) string { return l.at("log", name+".log") }
 

@@ -126,13 +126,17 @@ func (n *node) startMachine(m machine.Machine) error {
 	if _, err := cluster.EnsureKubeconfigs(there.PKI(""), cluster.NodeKubeconfig(there.Kubeconfig, server)); err != nil {
 		return err
 	}
+	mirrors, err := n.copyMirrors(there)
+	if err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	p := n.process(m)
 	if err := p.start(self, "node", "--machine="+m.Dir, "--data-dir="+n.dataDir, "--node-name="+m.Name, "--node-ip="+m.Addr.String(),
-		"--service-cidr="+n.serviceCIDR, "--pod-cidr="+n.podCIDR, "--registry-config="+n.registryConfig,
+		"--service-cidr="+n.serviceCIDR, "--pod-cidr="+n.podCIDR, "--registry-config="+mirrors,
 		"--cgroup-root="+machineCgroups+"/"+filepath.Base(m.Dir)); err != nil {
 		return err
 	}
@@ -141,6 +145,21 @@ func (n *node) startMachine(m machine.Machine) error {
 		return fmt.Errorf("node %s ended at once: see %s", m.Name, p.log)
 	}
 	return m.Connect(pid, n.machineRange())
+}
+
+// copyMirrors gives a machine its own copy of --registry-config, which may be
+// where it cannot see it. It returns the place in the machine's eyes.
+func (n *node) copyMirrors(there cluster.Layout) (string, error) {
+	if n.registryConfig == "" {
+		return "", nil
+	}
+	if err := os.RemoveAll(there.Mirrors()); err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(there.Mirrors(), os.DirFS(n.registryConfig)); err != nil {
+		return "", fmt.Errorf("--registry-config: %w", err)
+	}
+	return n.layout.Mirrors(), nil
 }
 
 // machineCgroups is the control group that holds those of the machines' pods.
