@@ -20,8 +20,13 @@ import (
 	"orrery.dev/test/conformance/registry"
 )
 
-// dataDir is where the cluster that a run starts keeps everything.
-const dataDir = "/var/lib/orrery-conformance"
+// dataDir is where the cluster that a run starts keeps everything. The nodes are
+// told in hostsDir where to pull; it is not below /tmp, which every node has for
+// itself.
+const (
+	dataDir  = "/var/lib/orrery-conformance"
+	hostsDir = "/var/lib/orrery-conformance-registry"
+)
 
 // lockFile is held by the run that has a cluster in dataDir. It outlives no
 // process, whatever ends it.
@@ -74,15 +79,11 @@ func (o Options) startClusterAlone(ctx context.Context, orrery string) (string, 
 	if err := noOtherCluster(); err != nil {
 		return "", nothing, err
 	}
-	hosts, err := os.MkdirTemp("", "conformance-registry-")
-	if err != nil {
-		return "", nothing, err
-	}
-	clean := func() error { return errors.Join(down(), os.RemoveAll(hosts)) }
-	if err := registry.WriteHosts(hosts, o.Registry); err != nil {
+	clean := func() error { return errors.Join(down(), os.RemoveAll(hostsDir)) }
+	if err := registry.WriteHosts(hostsDir, o.Registry); err != nil {
 		return "", clean, err
 	}
-	args := []string{"up", "--nodes", fmt.Sprint(o.Nodes), "--data-dir", dataDir, "--registry-config", hosts}
+	args := []string{"up", "--nodes", fmt.Sprint(o.Nodes), "--data-dir", dataDir, "--registry-config", hostsDir}
 	fmt.Fprintf(o.Out, "cluster: orrery %s\n", strings.Join(args, " "))
 	return filepath.Join(dataDir, "kubeconfig", "admin.conf"), clean, o.command(ctx, orrery, args...)
 }
@@ -156,13 +157,12 @@ func (o Options) serverVersion(ctx context.Context) (string, error) {
 // The first tests would else time out on a machine that pulls for all at once.
 var pulled = []string{images.Agnhost, images.Busybox, "e2e-test-images/agnhost:2.55", "e2e-test-images/nginx:1.27.0-2"}
 
-const pullPatience = 5 * time.Minute
+const pullPatience = 3 * time.Minute
 
 // pullImages brings them to every node where tests may run, by a DaemonSet, as
 // on any cluster.
 func (o Options) pullImages(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pullPatience)
-	defer cancel()
+	deadline := time.After(pullPatience)
 	if _, err := o.kubectl(ctx, pullManifest(), "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -188,10 +188,26 @@ func (o Options) pullImages(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the images did not get to all nodes in %s", pullPatience)
+			return ctx.Err()
+		case <-deadline:
+			return o.whyNotPulled(ctx)
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// whyNotPulled is what the nodes say about it, in the last event of that kind.
+func (o Options) whyNotPulled(ctx context.Context) error {
+	out, err := o.kubectl(ctx, "", "get", "events", "-n", "conformance-images", "--field-selector", "reason=Failed", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "pull") {
+			return fmt.Errorf("not on all nodes after %s: %s", pullPatience, strings.TrimSpace(line))
+		}
+	}
+	return fmt.Errorf("not on all nodes after %s", pullPatience)
 }
 
 func pullManifest() string {
