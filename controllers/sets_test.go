@@ -111,6 +111,8 @@ func TestStatefulSteps(t *testing.T) {
 		{"rolls from above", 3, false, []*corev1.Pod{ready(0, "old"), ready(1, "old"), ready(2, "old")}, "delete s-2"},
 		{"rolls on", 3, false, []*corev1.Pod{ready(0, "old"), ready(1, "old"), ready(2, "new")}, "delete s-1"},
 		{"shrinks from above", 1, false, []*corev1.Pod{ready(0, "new"), ready(1, "new"), ready(2, "new")}, "delete s-2"},
+		{"does not shrink while all are ill", 0, false, []*corev1.Pod{pending(0, "new"), pending(1, "new"), pending(2, "new")}, ""},
+		{"shrinks what alone is ill", 2, false, []*corev1.Pod{ready(0, "new"), ready(1, "new"), pending(2, "new")}, "delete s-2"},
 		{"replaces what broke during the rollout", 3, false, []*corev1.Pod{ready(0, "old"), ready(1, "old"), pending(2, "old")}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -155,15 +155,9 @@ func (p *statefulPlan) versionFor(i int) statefulVersion {
 }
 
 // shrink deletes surplus pods. An ordered set waits until everything else is
-// healthy, save for the first pod that is not, which may be why it is shrunk.
+// healthy, save for the lowest pod that is not, which may be why it is shrunk.
 func (p *statefulPlan) shrink() (steps []statefulStep, wait bool) {
-	var sick *corev1.Pod
-	for _, pod := range append(slices.Clone(p.row), p.surplus...) {
-		if pod != nil && !p.healthy(pod) {
-			sick = pod
-			break
-		}
-	}
+	sick := p.lowestSick()
 	for _, pod := range p.surplus {
 		if pod.DeletionTimestamp != nil {
 			if p.inOrder() {
@@ -183,6 +177,20 @@ func (p *statefulPlan) shrink() (steps []statefulStep, wait bool) {
 		}
 	}
 	return steps, false
+}
+
+func (p *statefulPlan) lowestSick() *corev1.Pod {
+	for _, pod := range p.row {
+		if pod != nil && !p.healthy(pod) {
+			return pod
+		}
+	}
+	for _, pod := range slices.Backward(p.surplus) {
+		if !p.healthy(pod) {
+			return pod
+		}
+	}
+	return nil
 }
 
 // rollOut deletes pods of an old version, the highest first, down to the

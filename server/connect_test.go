@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +140,35 @@ func TestLogs(t *testing.T) {
 		if _, body := c.do("GET", "/api/v1/namespaces/default/pods/one/log"+query, "", nil); status(t, body).Message != want {
 			t.Errorf("%s: %s", query, body)
 		}
+	}
+}
+
+// TestLogSocket reads a log as browsers do.
+func TestLogSocket(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	for protocol, want := range map[string]string{
+		"":                     "log of /containerLogs/default/one/main?\n",
+		"binary.k8s.io":        "log of /containerLogs/default/one/main?\n",
+		"base64.binary.k8s.io": base64.StdEncoding.EncodeToString([]byte("log of /containerLogs/default/one/main?\n")),
+	} {
+		dialer := websocket.Dialer{}
+		if protocol != "" {
+			dialer.Subprotocols = []string{protocol}
+		}
+		header := http.Header{"Authorization": {"Bearer " + c.config.BearerToken}}
+		conn, reply, err := dialer.Dial(strings.Replace(c.url, "http", "ws", 1)+"/api/v1/namespaces/default/pods/one/log", header)
+		if err != nil {
+			t.Fatalf("%q: %v %v", protocol, err, reply)
+		}
+		_, message, err := conn.ReadMessage()
+		if err != nil || string(message) != want {
+			t.Errorf("%q: %q %v", protocol, message, err)
+		}
+		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			t.Errorf("%q: the end: %v", protocol, err)
+		}
+		conn.Close()
 	}
 }
 

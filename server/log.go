@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +70,9 @@ func (c *call) passLog(location *url.URL, o *corev1.PodLogOptions) error {
 	if reply.StatusCode != http.StatusOK {
 		return backendError(reply, c.Name)
 	}
+	if websocket.IsWebSocketUpgrade(c.r) {
+		return c.logSocket(reply.Body)
+	}
 	c.w.Header().Set("Content-Type", "text/plain")
 	c.w.WriteHeader(http.StatusOK)
 	if !o.Follow {
@@ -89,6 +94,57 @@ func (c *call) passLog(location *url.URL, o *corev1.PodLogOptions) error {
 		}
 		if readErr != nil {
 			return nil
+		}
+	}
+}
+
+// base64Log is the subprotocol in which a log goes as text; in binary.k8s.io, and
+// in none, it goes as it is.
+const base64Log = "base64.binary.k8s.io"
+
+// logSocket sends a log as messages of a websocket, which is closed at its end.
+// What the client sends is read and dropped, to notice when it leaves.
+func (c *call) logSocket(log io.ReadCloser) error {
+	upgrader := websocket.Upgrader{Subprotocols: []string{"binary.k8s.io", base64Log}, CheckOrigin: func(*http.Request) bool { return true }}
+	conn, err := upgrader.Upgrade(c.w, c.r, nil)
+	if err != nil {
+		return nil // the upgrader has answered
+	}
+	left := make(chan struct{})
+	go func() { // ends when conn is closed, which is waited for below
+		defer close(left)
+		defer log.Close() // ends the reading of a log that nobody follows any more
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	sendLog(conn, log)
+	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second)) // a courtesy
+	conn.Close()
+	<-left
+	return nil
+}
+
+// sendLog copies until the log or the connection ends; neither can be told to
+// the client any more.
+func sendLog(conn *websocket.Conn, log io.Reader) {
+	buf := make([]byte, 32*1024)
+	for {
+		n, readErr := log.Read(buf)
+		if n > 0 {
+			kind, message := websocket.BinaryMessage, buf[:n]
+			if conn.Subprotocol() == base64Log {
+				kind, message = websocket.TextMessage, base64.StdEncoding.AppendEncode(nil, message)
+			}
+			if conn.WriteMessage(kind, message) != nil {
+				return
+			}
+		}
+		if readErr != nil {
+			return
 		}
 	}
 }
