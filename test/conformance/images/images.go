@@ -7,8 +7,11 @@ package images
 
 import (
 	"context"
+	"crypto/sha256"
+	"embed"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,10 +46,28 @@ type image struct {
 	config v1.Config
 }
 
+//go:embed *.go sh/*.go
+var recipe embed.FS
+
+// Dir is where the images are, for this recipe: a change of this package's source
+// makes them anew.
+func Dir(cache programs.Cache) string {
+	sum := sha256.New()
+	_ = fs.WalkDir(recipe, ".", func(path string, entry fs.DirEntry, _ error) error {
+		if !entry.IsDir() && !strings.HasSuffix(path, "_test.go") {
+			data, _ := recipe.ReadFile(path) // it is in memory
+			sum.Write(data)
+		}
+		return nil
+	})
+	return filepath.Join(string(cache), fmt.Sprintf("images-%.6x", sum.Sum(nil)))
+}
+
 // Build makes all images, where they are not in the cache yet. The programs must
 // be.
 func Build(ctx context.Context, out io.Writer, cache programs.Cache, moduleDir, root string) error {
-	if _, err := os.Stat(filepath.Join(cache.Images(), "index.json")); err == nil {
+	dir := Dir(cache)
+	if _, err := os.Stat(filepath.Join(dir, "index.json")); err == nil {
 		return nil
 	}
 	work, err := os.MkdirTemp("", "conformance-images-")
@@ -59,14 +80,14 @@ func Build(ctx context.Context, out io.Writer, cache programs.Cache, moduleDir, 
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	unfinished := cache.Images() + ".unfinished"
+	unfinished := dir + ".unfinished"
 	if err := os.RemoveAll(unfinished); err != nil {
 		return err
 	}
 	if err := write(out, unfinished, images); err != nil {
 		return err
 	}
-	return os.Rename(unfinished, cache.Images())
+	return os.Rename(unfinished, dir)
 }
 
 type builder struct {
@@ -257,7 +278,11 @@ http {
 
 func (b *builder) busybox(ctx context.Context, _ tree, _ image) ([]image, error) {
 	b.say("busybox")
-	t, err := busybox(ctx, filepath.Join(b.work, "busybox"))
+	sh, err := b.own(ctx, b.moduleDir, "./images/sh")
+	if err != nil {
+		return nil, err
+	}
+	t, err := busybox(ctx, filepath.Join(b.work, "busybox"), sh)
 	if err != nil {
 		return nil, err
 	}
@@ -266,16 +291,13 @@ func (b *builder) busybox(ctx context.Context, _ tree, _ image) ([]image, error)
 
 // pause is this project's own.
 func (b *builder) pause(ctx context.Context, _ tree, _ image) ([]image, error) {
-	program := filepath.Join(b.work, "pause")
-	if err := programs.Go(ctx, b.out, "images: pause", b.root, "build", "-ldflags", "-s -w", "-o", program, "./nodeagent/helper/pause"); err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(program)
+	b.say("pause")
+	program, err := b.own(ctx, b.root, "./nodeagent/helper/pause")
 	if err != nil {
 		return nil, err
 	}
 	t := tree{}
-	t.file("pause", 0o755, data)
+	t.file("pause", 0o755, program)
 	return scratch(Pause, t, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"})
 }
 
@@ -300,6 +322,18 @@ func (b *builder) sampleAPIServer(context.Context, tree, image) ([]image, error)
 	}
 	t.dir("tmp", 0o1777)
 	return scratch("e2e-test-images/sample-apiserver:1.29.2", t, v1.Config{Entrypoint: []string{"/sample-apiserver"}})
+}
+
+// own builds a program of this repository.
+func (b *builder) own(ctx context.Context, dir, pkg string) ([]byte, error) {
+	out := filepath.Join(b.work, filepath.Base(pkg)+".program")
+	command := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", out, pkg)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build %s: %w\n%s", pkg, err, said)
+	}
+	return os.ReadFile(out)
 }
 
 func scratch(name string, t tree, config v1.Config) ([]image, error) {

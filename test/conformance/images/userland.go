@@ -59,9 +59,8 @@ func (t tree) certificates() []byte {
 	return bundle.Bytes()
 }
 
-// busybox is an image with only that, and another shell: BusyBox's own does not
-// pass on environment variables such as data-1, which tests ask for.
-func busybox(ctx context.Context, dir string) (tree, error) {
+// busybox is an image with only that, and with a shell of two parts: see sh.
+func busybox(ctx context.Context, dir string, sh []byte) (tree, error) {
 	files, err := downloadPackages(ctx, dir, "busybox-static", "bash-static")
 	if err != nil {
 		return nil, err
@@ -82,7 +81,8 @@ func busybox(ctx context.Context, dir string) (tree, error) {
 		t.link("bin/"+applet, "busybox")
 	}
 	t.file("bin/busybox", 0o755, program)
-	t.file("bin/sh", 0o755, packages["usr/bin/bash-static"].data)
+	t.file("bin/sh", 0o755, sh)
+	t.file("usr/lib/sh/bash", 0o755, packages["usr/bin/bash-static"].data)
 	t.link("usr/bin/env", "../../bin/env")
 	t.dir("tmp", 0o1777)
 	t.dir("root", 0o700)

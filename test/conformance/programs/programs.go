@@ -36,9 +36,6 @@ func DefaultCache() (Cache, error) {
 // Program is the path of a built program.
 func (c Cache) Program(name string) string { return filepath.Join(string(c), "bin", name) }
 
-// Images is the folder of the built images.
-func (c Cache) Images() string { return filepath.Join(string(c), "images") }
-
 type program struct {
 	name, pkg string
 	test      bool // a test binary
@@ -97,21 +94,22 @@ func (p program) build(ctx context.Context, out io.Writer, moduleDir, path strin
 		args = []string{"test", "-c", "-vet=off"}
 	}
 	args = append(args, "-ldflags", ldflags(), "-o", unfinished, p.pkg)
-	if err := Go(ctx, out, "build "+p.name, moduleDir, args...); err != nil {
+	if err := goCommand(ctx, out, "build "+p.name, moduleDir, args...); err != nil {
 		return err
 	}
 	return os.Rename(unfinished, path)
 }
 
-// ldflags gives the programs the version that they ask themselves for.
+// ldflags gives the programs the version that they ask themselves for, and the
+// one that they tell the server.
 func ldflags() string {
-	const version = "k8s.io/component-base/version."
+	const own, told = "k8s.io/component-base/version.", "k8s.io/client-go/pkg/version."
 	minor := strings.Split(suite.Version, ".")[1]
-	return fmt.Sprintf("-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=1 -X %[1]sgitMinor=%[3]s", version, suite.Version, minor)
+	return fmt.Sprintf("-s -w -X %[1]sgitVersion=%[3]s -X %[1]sgitMajor=1 -X %[1]sgitMinor=%[4]s -X %[2]sgitVersion=%[3]s", own, told, suite.Version, minor)
 }
 
-// Go runs the go command and says from time to time that it still does.
-func Go(ctx context.Context, out io.Writer, what, dir string, args ...string) error {
+// goCommand runs it, and says from time to time that it still does.
+func goCommand(ctx context.Context, out io.Writer, what, dir string, args ...string) error {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")

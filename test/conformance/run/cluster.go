@@ -114,7 +114,7 @@ func (o Options) command(ctx context.Context, name string, args ...string) error
 
 // serveImages answers for registry.k8s.io at an address that the nodes reach.
 func (o Options) serveImages() (io.Closer, error) {
-	handler, err := registry.New(o.Cache.Images())
+	handler, err := registry.New(images.Dir(o.Cache))
 	if err != nil {
 		return nil, err
 	}
