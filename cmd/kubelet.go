@@ -19,9 +19,18 @@ import (
 func newKubeletCommand() *cobra.Command {
 	var where connection
 	var configFile, labels, taints, cniDir, clusterCIDR string
+	var simulated int
 	o := nodeagent.Config{Version: kubernetesVersion}
 	c := &cobra.Command{
 		Use: "kubelet", Short: "Run this node's pods", Args: cobra.NoArgs,
+		Long: `Run this node's pods.
+
+With --simulate N the agents of N nodes run in this process, and pretend to run
+their pods; nothing of the machine is touched, and root is not needed. They join
+any cluster that --kubeconfig gives them the rights for. Their names are node-1,
+node-2 and so on, or have --hostname-override in place of "node". Logs and exec
+work if --config names a certificate: each agent listens on a port of its own,
+upwards from the configuration's.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Log = logTo("kubelet")
 			var err error
@@ -38,6 +47,9 @@ func newKubeletCommand() *cobra.Command {
 				if o.REST, err = where.config("kubelet"); err != nil {
 					return err
 				}
+			}
+			if simulated > 0 {
+				return runSimulatedNodes(c.Context(), simulated, o)
 			}
 			if o.NodeName == "" {
 				if o.NodeName, err = os.Hostname(); err != nil {
@@ -69,6 +81,7 @@ func newKubeletCommand() *cobra.Command {
 	f.StringVar(&labels, "node-labels", "", "labels to register the node with: key=value,...")
 	f.StringVar(&taints, "register-with-taints", "", "taints to register the node with: key=value:effect,...")
 	f.StringVar(&cniDir, "cni-conf-dir", "", "write the pod network's configuration here once the node has its addresses; empty: another network is installed")
+	f.IntVar(&simulated, "simulate", 0, "run this many nodes that only pretend to run their pods")
 	f.StringVar(&clusterCIDR, "cluster-cidr", "", "addresses of pods, for that configuration")
 	return c
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"orrery.dev/client"
@@ -32,9 +30,6 @@ func simulateDir() string {
 	}
 	return filepath.Join(dir, "orrery", "simulated")
 }
-
-// maxSimulatedNodes is how many /24 ranges 10.128.0.0/9 has.
-const maxSimulatedNodes = 1 << 15
 
 // runSimulated runs a whole cluster in this process until ctx ends: etcd, API
 // server, scheduler, controllers, and node agents over a runtime that pretends.
@@ -199,7 +194,10 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
 		},
 	}
-	agents, err := simulatedAgents(ctx, n, faces, log)
+	agents, err := simulatedAgents(ctx, o.nodes, faces.streams, nodeagent.Config{Clients: n.client, Server: faces.agents, Log: log}, func(c *nodeagent.Config, number int) {
+		c.NodeName = fmt.Sprintf("node-%d", number)
+		c.NodeIP = fmt.Sprintf("172.%d.%d.%d", 16+number>>16, number>>8&255, number&255)
+	})
 	if err != nil {
 		return err
 	}
@@ -220,33 +218,4 @@ The simulated cluster is up; Ctrl-C stops it.
 		return nil
 	})
 	return together(ctx, parts...)
-}
-
-// simulatedAgents makes a node agent per node. They share one watch of the pods
-// and one recorder of events, so that thousands fit into a process.
-func simulatedAgents(ctx context.Context, n node, faces simulatedFaces, log *slog.Logger) ([]func(context.Context) error, error) {
-	shared, err := nodeagent.NewSharedPods(n.client)
-	if err != nil {
-		return nil, err
-	}
-	events := client.Events(ctx, n.client, "kubelet", "")
-	run := []func(context.Context) error{shared.Run}
-	for i := range n.nodes {
-		runtime, err := simulate.New(fmt.Sprintf("10.%d.%d.0/24", 128+i/256, i%256))
-		if err != nil {
-			return nil, err
-		}
-		faces.streams.Add(runtime)
-		number := i + 1
-		config := nodeagent.Config{
-			NodeName: fmt.Sprintf("node-%d", number), NodeIP: fmt.Sprintf("172.%d.%d.%d", 16+number>>16, number>>8&255, number&255), Version: kubernetesVersion,
-			Clients: n.client, Runtime: runtime, Images: runtime.Images(), Simulated: true, Pods: shared, Events: events, Server: faces.agents, Log: log,
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-				corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
-			},
-		}
-		run = append(run, func(ctx context.Context) error { return nodeagent.Run(ctx, config) })
-	}
-	return run, nil
 }

@@ -53,8 +53,9 @@ type Config struct {
 	// known and whenever it changes: the network can then be configured.
 	PodCIDR func(ctx context.Context, podCIDR string) error
 
-	// Simulated leaves the machine alone: no volumes, cgroups, probes, host
-	// files or server of its own. The node's size is then Capacity.
+	// Simulated leaves the machine alone: no volumes, cgroups, probes or host
+	// files, and a server of its own only where it has a certificate. The node's
+	// size is then Capacity.
 	Simulated bool
 	Capacity  corev1.ResourceList
 	// Pods and Events are shared by the agents of one process; without them
@@ -173,7 +174,7 @@ func (a *Agent) run(ctx context.Context) error {
 		{"image collection", !a.cfg.Simulated, a.collectImages},
 		{"eviction", !a.cfg.Simulated, a.pressure.run},
 		{"log rotation", !a.cfg.Simulated, a.rotateLogs},
-		{"server", !a.cfg.Simulated && *a.cfg.Kubelet.EnableServer, a.serve},
+		{"server", *a.cfg.Kubelet.EnableServer && a.cfg.Server == nil && (!a.cfg.Simulated || a.cfg.Kubelet.TLSCertFile != ""), a.serve},
 		{"shared server", a.cfg.Server != nil, a.serveShared},
 		{"healthz", !a.cfg.Simulated && *a.cfg.Kubelet.HealthzPort > 0, a.serveHealthz},
 	}
