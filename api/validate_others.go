@@ -201,20 +201,41 @@ func validVerdict(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	return nil
 }
 
-// validSignerName wants "domain/name".
+// validSignerName wants "domain/name", each in labels that are checked one by
+// one; the first bad label is enough.
 func validSignerName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	domain, rest, ok := strings.Cut(name, "/")
-	if !ok || rest == "" || strings.Contains(rest, "/") {
+	if !ok || strings.Contains(rest, "/") {
 		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
-	errs := invalid(at, domain, validation.IsDNS1123Subdomain(domain))
+	var errs field.ErrorList
+	labels := func(part string, check func(string) []string) {
+		for _, label := range strings.Split(part, ".") {
+			bad := check(label)
+			for _, text := range bad {
+				errs = append(errs, field.Invalid(at, part, fmt.Sprintf("validating label %q: %s", label, text)))
+			}
+			if len(bad) > 0 {
+				return
+			}
+		}
+	}
+	const domainMax, restMax = validation.DNS1123SubdomainMaxLength, validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
+	if len(domain) > domainMax {
+		errs = append(errs, field.TooLong(at, "", domainMax))
+	}
+	labels(domain, validation.IsDNS1123Label)
 	if !strings.Contains(domain, ".") {
 		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
 	}
-	return append(errs, invalid(at, rest, validation.IsDNS1123Subdomain(rest))...)
+	labels(rest, validation.IsDNS1123Subdomain)
+	if longest := domainMax + restMax + 1; len(name) > longest {
+		errs = append(errs, field.TooLong(at, "", longest))
+	}
+	return errs
 }
 
 // ValidateResourceClaim names the faults of a ResourceClaim.

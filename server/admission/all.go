@@ -39,7 +39,7 @@ func All(c Config) (Chain, error) {
 		namespaceLifecycle(c.Reader),
 		limitRanger(c.Reader),
 		serviceAccount(c.Reader),
-		nodeRestriction(c.Reader),
+		nodeRestriction(c.Reader, c.Authorizer),
 		taintNodesByCondition(),
 		security,
 		priority(c.Reader),

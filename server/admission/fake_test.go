@@ -114,7 +114,7 @@ func request(op Operation, resource string, obj, old runtime.Object) *Request {
 	group := ""
 	for g, resources := range map[string][]string{
 		"networking.k8s.io": {"ingresses"}, "scheduling.k8s.io": {"priorityclasses"}, "coordination.k8s.io": {"leases"},
-		"certificates.k8s.io": {"certificatesigningrequests"},
+		"certificates.k8s.io": {"certificatesigningrequests", "podcertificaterequests"},
 	} {
 		for _, r := range resources {
 			if r == resource {

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
 // nodeRestriction holds kubelets to what is theirs: their node, its pods, its
-// lease and device inventory, and tokens for its pods.
-func nodeRestriction(reader Reader) Plugin {
-	n := restriction{reader}
+// lease and device inventory, and tokens and certificates for its pods.
+func nodeRestriction(reader Reader, authz authorizer.UnconditionalAuthorizer) Plugin {
+	n := restriction{reader, authz}
 	return Plugin{
 		Name:   "NodeRestriction",
 		On:     func(r *Request) bool { _, isNode := r.node(); return isNode && r.Operation != Connect },
@@ -25,7 +26,10 @@ func nodeRestriction(reader Reader) Plugin {
 	}
 }
 
-type restriction struct{ reader Reader }
+type restriction struct {
+	reader Reader
+	authz  authorizer.UnconditionalAuthorizer
+}
 
 func (n restriction) check(ctx context.Context, r *Request) error {
 	node, _ := r.node()
@@ -49,6 +53,10 @@ func (n restriction) check(ctx context.Context, r *Request) error {
 		return checkClaimStatus(r, node)
 	case ":serviceaccounts/token":
 		return n.checkToken(ctx, r, node)
+	case "certificates.k8s.io:podcertificaterequests":
+		return n.checkCertificateRequest(ctx, r, node)
+	case "certificates.k8s.io:certificatesigningrequests":
+		return checkSigningRequest(r, node)
 	case "coordination.k8s.io:leases":
 		if r.Namespace != corev1.NamespaceNodeLease {
 			return r.forbid("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)

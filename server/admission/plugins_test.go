@@ -97,7 +97,25 @@ func TestServiceAccount(t *testing.T) {
 func TestNodeRestriction(t *testing.T) {
 	bound := newPod("p", func(p *corev1.Pod) { p.UID, p.Spec.NodeName = "u", "n1" })
 	store := newFakeStore().with(core("pods"), bound).with(core("nodes"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}})
-	p := nodeRestriction(store)
+	nobody := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	store.with(core("serviceaccounts"), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: "sa-uid"}})
+	withVolume := newPod("c", func(p *corev1.Pod) {
+		p.UID, p.Spec.NodeName, p.Spec.ServiceAccountName = "c-uid", "n1", "app"
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s"}},
+		}}}}}
+	})
+	store.with(core("pods"), withVolume)
+	certificate := func(change func(*certificatesv1.PodCertificateRequestSpec)) *certificatesv1.PodCertificateRequest {
+		r := &certificatesv1.PodCertificateRequest{ObjectMeta: named("ns", "r"), Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: "example.com/s", PodName: "c", PodUID: "c-uid", ServiceAccountName: "app", ServiceAccountUID: "sa-uid", NodeName: "n1", NodeUID: "node-uid",
+		}}
+		change(&r.Spec)
+		return r
+	}
+	p := nodeRestriction(store, nobody)
 	mirror := newPod("m", func(p *corev1.Pod) {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		p.Spec.NodeName = "n1"
@@ -119,6 +137,15 @@ func TestNodeRestriction(t *testing.T) {
 		{"own labels", request(Update, "nodes", node(map[string]string{"kubernetes.io/hostname": "x", "mine": "y"}), node(nil)), ""},
 		{"Kubernetes' labels", request(Update, "nodes", node(map[string]string{"node-role.kubernetes.io/master": ""}), node(nil)), `nodes "n1" is forbidden: is not allowed to modify labels: node-role.kubernetes.io/master`},
 		{"taints", request(Update, "nodes", node(nil), node(nil, corev1.Taint{Key: "k"})), `nodes "n1" is forbidden: node "n1" is not allowed to modify taints`},
+		{"certificate for its pod", request(Create, "podcertificaterequests", certificate(func(*certificatesv1.PodCertificateRequestSpec) {}), nil), ""},
+		{"certificate for another's pod", request(Create, "podcertificaterequests", certificate(func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeName = "n2" }), nil),
+			`podcertificaterequests.certificates.k8s.io "r" is forbidden: PodCertificateRequest.Spec.NodeName="n2", which is not the requesting node "n1"`},
+		{"certificate for an earlier pod", request(Create, "podcertificaterequests", certificate(func(s *certificatesv1.PodCertificateRequestSpec) { s.PodUID = "x" }), nil),
+			`PodCertificateRequest for pod "ns/c" contains pod UID ("x") which differs from running pod "c-uid"`},
+		{"certificate as another account", request(Create, "podcertificaterequests", certificate(func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountName = "admin" }), nil),
+			`podcertificaterequests.certificates.k8s.io "r" is forbidden: PodCertificateRequest for pod "ns/c" contains serviceAccountName ("admin") that differs from running pod ("app")`},
+		{"certificate of another signer", request(Create, "podcertificaterequests", certificate(func(s *certificatesv1.PodCertificateRequestSpec) { s.SignerName = "example.com/t" }), nil),
+			`podcertificaterequests.certificates.k8s.io "r" is forbidden: pod "ns/c" does not mount a podCertificate projected volume for signer "example.com/t"`},
 		{"another node", request(Update, "nodes", &corev1.Node{ObjectMeta: named("", "n2")}, &corev1.Node{ObjectMeta: named("", "n2")}), `nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantError(t, run(t, p, c.r.by("system:node:n1", "system:nodes")), c.want) })

@@ -50,8 +50,9 @@ func (a *Authorizer) follows() map[schema.GroupResource]func([]Change, bool) {
 	all := map[schema.GroupResource]func([]Change, bool){
 		core("pods"):              a.nodes.graph.applyPods,
 		core("persistentvolumes"): a.nodes.graph.applyVolumes,
-		{Group: "storage.k8s.io", Resource: "volumeattachments"}: a.nodes.graph.applyAttachments,
-		{Group: "resource.k8s.io", Resource: "resourceslices"}:   a.nodes.graph.applySlices,
+		{Group: "storage.k8s.io", Resource: "volumeattachments"}:           a.nodes.graph.applyAttachments,
+		{Group: "resource.k8s.io", Resource: "resourceslices"}:             a.nodes.graph.applySlices,
+		{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: a.nodes.graph.applyRequests,
 	}
 	for _, kind := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
 		all[rbac(kind)] = func(changes []Change, reset bool) { a.rbac.apply(kind, changes, reset) }

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -201,6 +203,9 @@ func TestNodeAuthorizer(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: &corev1.SecretReference{Namespace: "csi", Name: "stage"}}},
 		},
 	})
+	store.put(schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}, &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "req"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n1"},
+	})
 	a := runAuthorizer(t, store)
 	n1, n2 := who("system:node:n1", "system:nodes"), who("system:node:n2", "system:nodes")
 	onNode := func(r authorizer.AttributesRecord, field, node string) authorizer.AttributesRecord {
@@ -223,6 +228,12 @@ func TestNodeAuthorizer(t *testing.T) {
 		{"token for another account", ask(n1, "create", "serviceaccounts/token", "a", "other"), false},
 		{"own lease", ask(n1, "update", "coordination.k8s.io:leases", "kube-node-lease", "n1"), true},
 		{"another's lease", ask(n1, "update", "coordination.k8s.io:leases", "kube-node-lease", "n2"), false},
+		{"ask for a certificate", ask(n1, "create", "certificates.k8s.io:podcertificaterequests", "a", ""), true},
+		{"own certificate request", ask(n1, "get", "certificates.k8s.io:podcertificaterequests", "a", "req"), true},
+		{"another's certificate request", ask(n2, "get", "certificates.k8s.io:podcertificaterequests", "a", "req"), false},
+		{"own certificate requests", onNode(ask(n1, "watch", "certificates.k8s.io:podcertificaterequests", "", ""), "spec.nodeName", "n1"), true},
+		{"all certificate requests", ask(n1, "list", "certificates.k8s.io:podcertificaterequests", "", ""), false},
+		{"issue its own certificate", ask(n1, "update", "certificates.k8s.io:podcertificaterequests/status", "a", "req"), false},
 		{"own node", ask(n1, "get", "nodes", "", "n1"), true},
 		{"another node", ask(n1, "get", "nodes", "", "n2"), false},
 		{"own node by selector", onNode(ask(n1, "watch", "nodes", "", ""), "metadata.name", "n1"), true},

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -25,6 +26,7 @@ type graph struct {
 	secretsOf   map[thing]map[string]bool // secret to names of volumes that need it
 	attachments map[string]string         // name to node
 	slices      map[string]string         // resource slice to node
+	requests    map[string]string         // pod certificate request, by namespace/name, to node
 	changed     chan struct{}             // closed and replaced at every change
 }
 
@@ -44,6 +46,7 @@ func newGraph() *graph {
 	g.resetVolumes()
 	g.attachments = map[string]string{}
 	g.slices = map[string]string{}
+	g.requests = map[string]string{}
 	return g
 }
 
@@ -300,6 +303,15 @@ func (g *graph) applySlices(changes []Change, reset bool) {
 	})
 }
 
+func (g *graph) applyRequests(changes []Change, reset bool) {
+	g.applyOwned(&g.requests, changes, reset, func(c Change) (string, string) {
+		if r, ok := c.Object.(*certificatesv1.PodCertificateRequest); ok {
+			return r.Namespace + "/" + r.Name, string(r.Spec.NodeName)
+		}
+		return "", ""
+	})
+}
+
 // applyOwned keeps a map from an object's name to the node it belongs to.
 func (g *graph) applyOwned(owned *map[string]string, changes []Change, reset bool, owner func(Change) (name, node string)) {
 	g.mu.Lock()
@@ -360,6 +372,8 @@ func (g *graph) needed(node string, t thing) bool {
 		return g.attachments[t.name] == node
 	case "resourceslices":
 		return g.slices[t.name] == node
+	case "podcertificaterequests":
+		return g.requests[t.namespace+"/"+t.name] == node
 	case "secrets":
 		for name := range g.secretsOf[t] {
 			if uses[g.volumes[name].claim] > 0 {

@@ -67,6 +67,8 @@ func (n *nodeAuthorizer) refuse(ctx context.Context, node string, a authorizer.A
 			return n.refuseRead(ctx, node, a, true, "get")
 		case "resource.k8s.io/resourceslices":
 			return n.refuseSlice(ctx, node, a)
+		case "certificates.k8s.io/podcertificaterequests":
+			return n.refuseCertificateRequest(ctx, node, a)
 		case "coordination.k8s.io/leases":
 			return refuseLease(node, a)
 		case "storage.k8s.io/csinodes":
@@ -137,6 +139,26 @@ func (n *nodeAuthorizer) refuseSlice(ctx context.Context, node string, a authori
 		return "can only list/watch/deletecollection resourceslices with nodeName field selector"
 	}
 	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
+}
+
+// refuseCertificateRequest lets a kubelet ask for certificates for its pods, and
+// see what becomes of it.
+func (n *nodeAuthorizer) refuseCertificateRequest(ctx context.Context, node string, a authorizer.Attributes) string {
+	if a.GetSubresource() != "" {
+		return "nodes may not access the status subresource of PodCertificateRequests"
+	}
+	switch a.GetVerb() {
+	case "create":
+		return "" // admission checks whose it is
+	case "get":
+		return n.refuseUnrelated(ctx, node, a)
+	case "list", "watch":
+		if selects(a, "spec.nodeName", node) {
+			return ""
+		}
+		return "can only list/watch podcertificaterequests with nodeName field selector"
+	}
+	return fmt.Sprintf("nodes may not %s podcertificaterequests", a.GetVerb())
 }
 
 func refuseLease(node string, a authorizer.Attributes) string {
