@@ -81,10 +81,15 @@ type Agent struct {
 	images   *imagePuller
 	volumes  *volume.Host
 	probes   *probe.Set
+	follower *follower
 	cgroups  *cgroups
 	pressure *pressure
-	services corelisters.ServiceLister // nil when standalone or simulated
-	synced   func() bool               // the services were read once
+
+	background   *background
+	trust        *trustBundles
+	certificates *podCertificates
+	services     corelisters.ServiceLister // nil when standalone or simulated
+	synced       func() bool               // the services were read once
 
 	serviceInformer cache.SharedIndexInformer
 
@@ -149,7 +154,9 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 			return nil, fmt.Errorf("node agent's directories: %w", err)
 		}
 	}
-	a.volumes = &volume.Host{RootDir: cfg.RootDir, Objects: &objects{a: a}, NodeAllocatable: a.allocatable, Pull: a.pullVolume}
+	a.background = newBackground()
+	a.follower, a.trust, a.certificates = newFollower(a), newTrustBundles(a), newPodCertificates(a)
+	a.volumes = &volume.Host{RootDir: cfg.RootDir, Objects: &volumeObjects{objects{a: a}}, NodeAllocatable: a.allocatable}
 	a.probes = probe.NewSet(probe.Config{Exec: a.probeExec, Changed: a.pods.wake, Unhealthy: a.probeUnhealthy})
 	a.cgroups = newCgroups(a)
 	return a, nil
@@ -165,6 +172,7 @@ func (a *Agent) run(ctx context.Context) error {
 		{"runtime events", true, a.watchRuntime},
 		{"status", a.clients != nil, a.statuses.run},
 		{"api pods", a.clients != nil, a.watchPods},
+		{"objects that pods refer to", a.clients != nil && !a.cfg.Simulated, func(ctx context.Context) error { return a.background.run(ctx) }},
 		{"api services", a.clients != nil && !a.cfg.Simulated, a.watchServices},
 		{"static pods", a.cfg.Kubelet.StaticPodPath != "", a.watchManifests},
 		{"node", a.clients != nil && *a.cfg.Kubelet.RegisterNode, a.keepNode},

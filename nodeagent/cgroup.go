@@ -67,7 +67,7 @@ func newCgroups(a *Agent) *cgroups {
 	return c
 }
 
-func contains(list []string, s string) bool {
+func contains[T comparable](list []T, s T) bool {
 	for _, x := range list {
 		if x == s {
 			return true

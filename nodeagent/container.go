@@ -31,11 +31,14 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 	if err != nil {
 		return err
 	}
-	imageRef, err := w.a.images.ensure(ctx, w, pod, c, sandboxConfig, sb.handler)
+	imageRef, err := w.pullImages(ctx, pod, c, sandboxConfig, sb.handler)
 	if err != nil {
 		return err
 	}
 	config, err := w.containerConfig(ctx, pod, h, s, imageRef)
+	if failed := (*startError)(nil); errors.As(err, &failed) {
+		return err
+	}
 	if err != nil {
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{reason: "CreateContainerConfigError", message: err.Error()}
@@ -233,7 +236,7 @@ func (w *worker) mount(pod *corev1.Pod, c *corev1.Container, i int, m corev1.Vol
 	out := &runtimeapi.Mount{ContainerPath: path, HostPath: v.Path, Readonly: m.ReadOnly || v.ReadOnly, SelinuxRelabel: v.Relabel}
 	if v.Image != "" {
 		out.HostPath, out.Readonly = "", true
-		out.Image = &runtimeapi.ImageSpec{Image: v.Image, UserSpecifiedImage: v.UserImage}
+		out.Image = &runtimeapi.ImageSpec{Image: w.volumeImages[m.Name], UserSpecifiedImage: v.Image}
 		out.ImageSubPath = sub
 		return out, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,21 +48,31 @@ func newImagePuller(a *Agent) *imagePuller {
 	return &imagePuller{a: a, backoff: map[string]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
 }
 
-// ensure sees to it that a container's image is on the node, and returns the
-// runtime's reference to it.
-func (p *imagePuller) ensure(ctx context.Context, w *worker, pod *corev1.Pod, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, handler string) (string, error) {
-	say := func(kind, reason, text string) { w.containerEvent(pod, c.Name, kind, reason, text) }
-	named, err := reference.ParseNormalizedNamed(c.Image)
+// wantedImage is an image that a pod needs, and who is told what becomes of it.
+type wantedImage struct {
+	name    string // as the pod has it
+	policy  corev1.PullPolicy
+	pod     *corev1.Pod
+	sandbox *runtimeapi.PodSandboxConfig
+	handler string
+	say     func(kind, reason, text string)
+}
+
+// ensure sees to it that an image is on the node, and returns the runtime's
+// reference to it.
+func (p *imagePuller) ensure(ctx context.Context, want wantedImage) (string, error) {
+	say, pod := want.say, want.pod
+	named, err := reference.ParseNormalizedNamed(want.name)
 	if err != nil {
-		text := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", c.Image, c.Image, err)
+		text := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", want.name, want.name, err)
 		say(corev1.EventTypeWarning, "InspectFailed", text)
 		return "", &startError{reason: "InvalidImageName", message: text}
 	}
-	image := c.Image
+	image := want.name
 	if reference.IsNameOnly(named) {
 		image += ":latest"
 	}
-	spec := &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: c.Image, RuntimeHandler: handler, Annotations: pod.Annotations}
+	spec := &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: want.name, RuntimeHandler: want.handler, Annotations: pod.Annotations}
 	lock := p.lock(image)
 	select {
 	case lock <- struct{}{}:
@@ -71,30 +82,30 @@ func (p *imagePuller) ensure(ctx context.Context, w *worker, pod *corev1.Pod, c 
 	defer func() { <-lock }()
 	resp, err := p.a.cfg.Images.ImageStatus(ctx, spec, false)
 	if err != nil {
-		text := fmt.Sprintf("Failed to inspect image %q: %s", c.Image, grpcText(err))
+		text := fmt.Sprintf("Failed to inspect image %q: %s", want.name, grpcText(err))
 		say(corev1.EventTypeWarning, "InspectFailed", text)
 		return "", &startError{reason: "ImageInspectError", message: text}
 	}
 	present := resp.GetImage()
-	policy := c.ImagePullPolicy
-	if present != nil && policy != corev1.PullAlways {
-		say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+	if present != nil && want.policy != corev1.PullAlways {
+		say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", want.name))
 		return present.Id, nil
 	}
-	if policy == corev1.PullNever {
-		text := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
+	if want.policy == corev1.PullNever {
+		text := fmt.Sprintf("Container image %q is not present with pull policy of Never", want.name)
 		say(corev1.EventTypeWarning, "ErrImageNeverPull", text)
 		return "", &startError{reason: "ErrImageNeverPull", message: text}
 	}
 	if b, waiting := p.waits(image); waiting {
-		text := fmt.Sprintf("Back-off pulling image %q", c.Image)
+		text := fmt.Sprintf("Back-off pulling image %q", want.name)
 		say(corev1.EventTypeNormal, "BackOff", text)
 		return "", &startError{reason: "ImagePullBackOff", message: text + ": " + b.message, until: b.until}
 	}
-	return p.pull(ctx, w, pod, spec, sandbox, say)
+	return p.pull(ctx, want, spec)
 }
 
-func (p *imagePuller) pull(ctx context.Context, w *worker, pod *corev1.Pod, spec *runtimeapi.ImageSpec, sandbox *runtimeapi.PodSandboxConfig, say func(kind, reason, text string)) (string, error) {
+func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimeapi.ImageSpec) (string, error) {
+	say := want.say
 	say(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.UserSpecifiedImage))
 	asked := time.Now()
 	select {
@@ -104,7 +115,7 @@ func (p *imagePuller) pull(ctx context.Context, w *worker, pod *corev1.Pod, spec
 		return "", ctx.Err()
 	}
 	begin := time.Now()
-	ref, err := p.pullWith(ctx, pod, spec, sandbox)
+	ref, err := p.pullWith(ctx, want.pod, spec, want.sandbox)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
@@ -230,16 +241,23 @@ func (p *imagePuller) fail(image, message string) {
 	p.backoff[image] = b
 }
 
-// pullVolume brings the image of an image volume to the node.
-func (a *Agent) pullVolume(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error) {
-	w := a.pods.get(pod.UID)
-	if w == nil {
-		return "", fmt.Errorf("pod %s is gone", fullName(pod))
+// pullImages brings the images of a container to the node: its own, whose
+// reference it returns, and those of its image volumes.
+func (w *worker) pullImages(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	want := wantedImage{pod: pod, sandbox: sandbox, handler: handler, say: func(kind, reason, text string) { w.event(pod, kind, reason, text) }}
+	w.volumeImages = map[string]string{}
+	for _, v := range pod.Spec.Volumes {
+		if v.Image == nil || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+			continue
+		}
+		want.name, want.policy = v.Image.Reference, v.Image.PullPolicy
+		ref, err := w.a.images.ensure(ctx, want)
+		if err != nil {
+			return "", err
+		}
+		w.volumeImages[v.Name] = ref
 	}
-	c := &corev1.Container{Name: "image-volume", Image: source.Reference, ImagePullPolicy: source.PullPolicy}
-	config, err := a.sandboxConfig(pod, 0)
-	if err != nil {
-		return "", err
-	}
-	return a.images.ensure(ctx, w, pod, c, config, "")
+	want.name, want.policy = c.Image, c.ImagePullPolicy
+	want.say = func(kind, reason, text string) { w.containerEvent(pod, c.Name, kind, reason, text) }
+	return w.a.images.ensure(ctx, want)
 }

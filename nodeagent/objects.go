@@ -86,3 +86,39 @@ func (o *objects) Volume(ctx context.Context, namespace, claim string) (*corev1.
 	}
 	return pvc, pv, nil
 }
+
+// TrustAnchors are the certificates that a projection asks for.
+func (o *objects) TrustAnchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+	if o.a.clients == nil {
+		return nil, errStandalone
+	}
+	return o.a.trust.anchors(ctx, p)
+}
+
+// Certificate is the pod's own, for one source of one of its volumes.
+func (o *objects) Certificate(ctx context.Context, pod *corev1.Pod, volume string, index int, p *corev1.PodCertificateProjection) (key, chain []byte, err error) {
+	if o.a.clients == nil {
+		return nil, nil, errStandalone
+	}
+	return o.a.certificates.bundle(ctx, pod, volume, index, p)
+}
+
+// volumeObjects are objects that fill volumes: the follower is told which
+// version of each it was.
+type volumeObjects struct{ objects }
+
+func (o *volumeObjects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	cm, err := o.objects.ConfigMap(ctx, namespace, name)
+	if err == nil {
+		o.a.follower.note(source{resourceConfigMaps, namespace, name}, version{cm.ResourceVersion, isTrue(cm.Immutable)})
+	}
+	return cm, err
+}
+
+func (o *volumeObjects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := o.objects.Secret(ctx, namespace, name)
+	if err == nil {
+		o.a.follower.note(source{resourceSecrets, namespace, name}, version{secret.ResourceVersion, isTrue(secret.Immutable)})
+	}
+	return secret, err
+}

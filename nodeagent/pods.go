@@ -112,6 +112,22 @@ func (s *podSet) wake(uid types.UID) {
 	}
 }
 
+// refresh has a pod look at its volumes.
+func (s *podSet) refresh(uid types.UID) {
+	if w := s.get(uid); w != nil {
+		w.refresh()
+	}
+}
+
+// refreshWhere has those pods look at their volumes for which is holds.
+func (s *podSet) refreshWhere(is func(*corev1.Pod) bool) {
+	for _, w := range s.all() {
+		if is(w.wanted()) {
+			w.refresh()
+		}
+	}
+}
+
 func (s *podSet) get(uid types.UID) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()

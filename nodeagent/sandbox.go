@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"orrery.dev/nodeagent/volume"
 )
 
 // makeSandbox prepares directories, cgroup and volumes, and has the runtime
@@ -64,17 +66,53 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 	return w.mountVolumes(ctx, pod)
 }
 
-// mountVolumes sets up the pod's volumes, or brings them up to date.
+// mountVolumes sets up the pod's volumes.
 func (w *worker) mountVolumes(ctx context.Context, pod *corev1.Pod) error {
 	mounted, err := w.a.volumes.SetUp(ctx, pod)
+	w.follow(pod)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.event(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
-		}
+		w.mountFailed(ctx, pod, err)
 		return &startError{reason: "ContainerCreating", message: ""}
 	}
-	w.volumes, w.refreshed = mounted, time.Now()
+	w.volumes, w.refreshed, w.filled, w.outdated = mounted, time.Now(), pod, false
 	return nil
+}
+
+// refreshVolumes brings the volumes of a running pod up to date. An agent that
+// has just started finds them as they are.
+func (w *worker) refreshVolumes(ctx context.Context, pod *corev1.Pod) error {
+	if w.volumes == nil {
+		return w.mountVolumes(ctx, pod)
+	}
+	w.filled = pod
+	err := w.a.volumes.Refresh(ctx, pod)
+	w.follow(pod)
+	if err != nil {
+		w.mountFailed(ctx, pod, err)
+	}
+	return err
+}
+
+func (w *worker) mountFailed(ctx context.Context, pod *corev1.Pod, err error) {
+	if ctx.Err() == nil {
+		w.event(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+	}
+}
+
+// follow watches what fills the pod's volumes.
+func (w *worker) follow(pod *corev1.Pod) {
+	if w.a.clients == nil {
+		return
+	}
+	var sources []source
+	configMaps, secrets := volume.Sources(pod)
+	for _, name := range configMaps {
+		sources = append(sources, source{resourceConfigMaps, pod.Namespace, name})
+	}
+	for _, name := range secrets {
+		sources = append(sources, source{resourceSecrets, pod.Namespace, name})
+	}
+	w.a.follower.set(w.uid, sources)
 }
 
 // runtimeHandler is the handler that the pod's RuntimeClass names.

@@ -170,6 +170,8 @@ func (w *worker) release(ctx context.Context) error {
 		return err
 	}
 	w.volumes = nil
+	w.a.follower.set(w.uid, nil)
+	w.a.certificates.forget(w.uid)
 	return w.a.cgroups.remove(w.uid)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/nodeagent/volume"
@@ -31,17 +32,23 @@ type worker struct {
 	timer    *time.Timer
 	cancel   context.CancelFunc // of the step at hand
 	finished bool               // nothing runs, nothing is held
+	stale    bool               // what fills the volumes has changed
 
 	// Only the worker's goroutine touches these. They spare work or errors;
 	// a worker without them would do the same, later.
-	known     map[string]containerStatus
-	stalled   map[string]stall
-	failures  map[string]int // starts in a row that failed, by container name
-	admitted  bool
-	volumes   map[string]volume.Mounted
-	refreshed time.Time // when the volumes' contents were last brought up to date
-	startedAt time.Time
-	last      have
+	known    map[string]containerStatus
+	stalled  map[string]stall
+	failures map[string]int // starts in a row that failed, by container name
+	admitted bool
+	volumes  map[string]volume.Mounted
+	// volumeImages are the runtime's references to the images of image volumes,
+	// as pulled for the container that is being started.
+	volumeImages map[string]string
+	outdated     bool        // the volumes' contents have to be looked at
+	refreshed    time.Time   // when the volumes' contents were last brought up to date
+	filled       *corev1.Pod // from which the volumes were last filled
+	startedAt    time.Time
+	last         have
 }
 
 func newWorker(a *Agent, pod *corev1.Pod) *worker {
@@ -86,6 +93,26 @@ func (w *worker) end(s stop) {
 	}
 	w.mu.Unlock()
 	w.touch()
+}
+
+// refresh has the pod look at its volumes' contents.
+func (w *worker) refresh() {
+	w.mu.Lock()
+	w.stale = true
+	w.mu.Unlock()
+	w.touch()
+}
+
+// takeStale takes on what refresh asked for. A pod that waits for its volumes
+// need not wait any longer.
+func (w *worker) takeStale() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stale {
+		w.stale, w.outdated = false, true
+		delete(w.stalled, "")
+		delete(w.failures, "")
+	}
 }
 
 func (w *worker) wanted() *corev1.Pod {
@@ -168,6 +195,7 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 		return time.Time{}, false // touched again when the elder is forgotten
 	}
 	for {
+		w.takeStale()
 		have, err := w.a.observe(ctx, w.uid, w.known)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -264,9 +292,9 @@ func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now 
 		w.a.log.Warn("resize", "pod", w.name, "err", err)
 	}
 	every := w.a.cfg.Kubelet.SyncFrequency.Duration
-	if w.volumes != nil && now.Sub(w.refreshed) >= every || w.volumes == nil && len(h.containers) > 0 && hasRunning(h) {
-		w.refreshed = now
-		if err := w.mountVolumes(ctx, pod); err != nil {
+	if (w.volumes != nil || hasRunning(h)) && (w.outdated || w.volumes == nil || now.Sub(w.refreshed) >= every || !sameDownward(w.filled, pod)) {
+		w.outdated, w.refreshed = false, now
+		if err := w.refreshVolumes(ctx, pod); err != nil {
 			w.a.log.Warn("refresh volumes", "pod", w.name, "err", err)
 		}
 	}
@@ -275,6 +303,21 @@ func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now 
 		sooner(&again, at)
 	}
 	return again
+}
+
+// sameDownward says whether what a pod's volumes tell of itself is the same for
+// both, as far as it can change while the pod runs.
+func sameDownward(a, b *corev1.Pod) bool {
+	return a != nil && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(resourcesOf(a), resourcesOf(b))
+}
+
+func resourcesOf(pod *corev1.Pod) []corev1.ResourceRequirements {
+	var out []corev1.ResourceRequirements
+	for _, c := range containersOf(pod) {
+		out = append(out, c.Resources)
+	}
+	return out
 }
 
 func hasRunning(h have) bool {

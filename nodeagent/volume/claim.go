@@ -49,14 +49,8 @@ func (h *Host) claim(ctx context.Context, r request) (Mounted, error) {
 	return Mounted{}, errors.New("no volume plugin matched")
 }
 
-// image is the content of an OCI image, mounted by the runtime.
-func (h *Host) image(ctx context.Context, r request) (Mounted, error) {
-	if h.Pull == nil {
-		return Mounted{}, errors.New("image volumes are not available")
-	}
-	ref, err := h.Pull(ctx, r.pod, r.vol.Image)
-	if err != nil {
-		return Mounted{}, err
-	}
-	return Mounted{Image: ref, UserImage: r.vol.Image.Reference, ReadOnly: true}, nil
+// image is the content of an OCI image. It is pulled when a container that
+// mounts it starts, like that container's own, and the runtime mounts it.
+func (h *Host) image(_ context.Context, r request) (Mounted, error) {
+	return Mounted{Image: r.vol.Image.Reference, ReadOnly: true}, nil
 }

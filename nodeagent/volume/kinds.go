@@ -21,6 +21,8 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	Token(ctx context.Context, pod *corev1.Pod, audience string, seconds int64) (*authenticationv1.TokenRequestStatus, error)
 	Volume(ctx context.Context, namespace, claim string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error)
+	TrustAnchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error)
+	Certificate(ctx context.Context, pod *corev1.Pod, volume string, index int, p *corev1.PodCertificateProjection) (key, chain []byte, err error)
 }
 
 // Host makes volumes on this machine, below RootDir/pods/UID.
@@ -28,9 +30,6 @@ type Host struct {
 	RootDir         string
 	Objects         Objects
 	NodeAllocatable func() corev1.ResourceList
-	// Pull brings the image of an image volume to the node and returns the
-	// runtime's reference to it.
-	Pull func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error)
 
 	mu     sync.Mutex // protects tokens
 	tokens map[tokenKey]token
@@ -38,10 +37,10 @@ type Host struct {
 
 // Mounted is a volume as a container may mount it.
 type Mounted struct {
-	Path             string
-	ReadOnly         bool
-	Relabel          bool
-	Image, UserImage string // an image volume: the runtime mounts it
+	Path     string
+	ReadOnly bool
+	Relabel  bool
+	Image    string // an image volume: the runtime mounts it
 }
 
 // request is one volume to be made.
@@ -58,19 +57,22 @@ type kind struct {
 	name  string // of its directory
 	is    func(*corev1.VolumeSource) bool
 	setUp func(*Host, context.Context, request) (Mounted, error)
+	// follows says that the contents follow something that may change while the
+	// pod runs.
+	follows bool
 }
 
 // kinds lists the types of volume.
 func kinds() []kind {
 	return []kind{
-		{"kubernetes.io~empty-dir", func(s *corev1.VolumeSource) bool { return s.EmptyDir != nil || *s == (corev1.VolumeSource{}) }, (*Host).emptyDir},
-		{"kubernetes.io~host-path", func(s *corev1.VolumeSource) bool { return s.HostPath != nil }, (*Host).hostPath},
-		{"kubernetes.io~configmap", func(s *corev1.VolumeSource) bool { return s.ConfigMap != nil }, (*Host).configMap},
-		{"kubernetes.io~secret", func(s *corev1.VolumeSource) bool { return s.Secret != nil }, (*Host).secret},
-		{"kubernetes.io~downward-api", func(s *corev1.VolumeSource) bool { return s.DownwardAPI != nil }, (*Host).downwardAPI},
-		{"kubernetes.io~projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, (*Host).projected},
-		{"kubernetes.io~claim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil || s.Ephemeral != nil }, (*Host).claim},
-		{"kubernetes.io~image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, (*Host).image},
+		{"kubernetes.io~empty-dir", func(s *corev1.VolumeSource) bool { return s.EmptyDir != nil || *s == (corev1.VolumeSource{}) }, (*Host).emptyDir, false},
+		{"kubernetes.io~host-path", func(s *corev1.VolumeSource) bool { return s.HostPath != nil }, (*Host).hostPath, false},
+		{"kubernetes.io~configmap", func(s *corev1.VolumeSource) bool { return s.ConfigMap != nil }, (*Host).configMap, true},
+		{"kubernetes.io~secret", func(s *corev1.VolumeSource) bool { return s.Secret != nil }, (*Host).secret, true},
+		{"kubernetes.io~downward-api", func(s *corev1.VolumeSource) bool { return s.DownwardAPI != nil }, (*Host).downwardAPI, true},
+		{"kubernetes.io~projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, (*Host).projected, true},
+		{"kubernetes.io~claim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil || s.Ephemeral != nil }, (*Host).claim, false},
+		{"kubernetes.io~image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, (*Host).image, false},
 	}
 }
 
@@ -81,9 +83,9 @@ func (h *Host) SetUp(ctx context.Context, pod *corev1.Pod) (map[string]Mounted, 
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		m, err := h.setUpOne(ctx, pod, v)
+		m, err := h.setUpOne(ctx, pod, v, kindOf(v))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err))
+			errs = append(errs, err)
 			continue
 		}
 		out[v.Name] = m
@@ -91,13 +93,63 @@ func (h *Host) SetUp(ctx context.Context, pod *corev1.Pod) (map[string]Mounted, 
 	return out, errors.Join(errs...)
 }
 
-func (h *Host) setUpOne(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (Mounted, error) {
-	for _, k := range kinds() {
-		if k.is(&v.VolumeSource) {
-			return k.setUp(h, ctx, request{pod: pod, vol: v, uid: pod.UID, dir: filepath.Join(h.podDir(pod.UID), "volumes", k.name, v.Name)})
+// Refresh brings the volumes up to date whose contents follow something. All
+// were set up before.
+func (h *Host) Refresh(ctx context.Context, pod *corev1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if k := kindOf(v); k != nil && k.follows {
+			_, err := h.setUpOne(ctx, pod, v, k)
+			errs = append(errs, err)
 		}
 	}
-	return Mounted{}, errors.New("no volume plugin matched")
+	return errors.Join(errs...)
+}
+
+func (h *Host) setUpOne(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, k *kind) (m Mounted, err error) {
+	if k == nil {
+		err = errors.New("no volume plugin matched")
+	} else {
+		m, err = k.setUp(h, ctx, request{pod: pod, vol: v, uid: pod.UID, dir: filepath.Join(h.podDir(pod.UID), "volumes", k.name, v.Name)})
+	}
+	if err != nil {
+		return m, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
+	}
+	return m, nil
+}
+
+// kindOf is the type of a volume; nil when it is none of ours.
+func kindOf(v *corev1.Volume) *kind {
+	for _, k := range kinds() {
+		if k.is(&v.VolumeSource) {
+			return &k
+		}
+	}
+	return nil
+}
+
+// Sources names the ConfigMaps and Secrets that fill a pod's volumes.
+func Sources(pod *corev1.Pod) (configMaps, secrets []string) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i].VolumeSource
+		switch {
+		case v.ConfigMap != nil:
+			configMaps = append(configMaps, v.ConfigMap.Name)
+		case v.Secret != nil:
+			secrets = append(secrets, v.Secret.SecretName)
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				if s.ConfigMap != nil {
+					configMaps = append(configMaps, s.ConfigMap.Name)
+				}
+				if s.Secret != nil {
+					secrets = append(secrets, s.Secret.Name)
+				}
+			}
+		}
+	}
+	return configMaps, secrets
 }
 
 func (h *Host) podDir(uid types.UID) string { return filepath.Join(h.RootDir, "pods", string(uid)) }

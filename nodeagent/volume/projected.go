@@ -2,8 +2,10 @@ package volume
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // projected is several sources in one directory; a later source overrides an
@@ -11,7 +13,8 @@ import (
 func (h *Host) projected(ctx context.Context, r request) (Mounted, error) {
 	mode := modeOr(r.vol.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	files := payload{}
-	for _, s := range r.vol.Projected.Sources {
+	var errs []error
+	for i, s := range r.vol.Projected.Sources {
 		var err error
 		switch {
 		case s.ConfigMap != nil:
@@ -22,16 +25,20 @@ func (h *Host) projected(ctx context.Context, r request) (Mounted, error) {
 			err = h.addDownward(r.pod, s.DownwardAPI.Items, mode, files)
 		case s.ServiceAccountToken != nil:
 			err = h.addToken(ctx, r.pod, s.ServiceAccountToken, mode, files)
+		case s.ClusterTrustBundle != nil:
+			err = h.addTrustAnchors(ctx, r.pod, s.ClusterTrustBundle, mode, files)
+		case s.PodCertificate != nil:
+			err = h.addCertificate(ctx, r, i, s.PodCertificate, mode, files)
 		}
-		if err != nil {
-			return Mounted{}, err
-		}
+		errs = append(errs, err)
+	}
+	if err := utilerrors.NewAggregate(errs); err != nil {
+		return Mounted{}, err
 	}
 	return h.fill(r, files, true)
 }
 
-// addToken adds a service account token. Only those who need it may read it,
-// as far as can be told: the pod's group, or the one user of all containers.
+// addToken adds a service account token.
 func (h *Host) addToken(ctx context.Context, pod *corev1.Pod, s *corev1.ServiceAccountTokenProjection, mode int32, files payload) error {
 	seconds := int64(3600)
 	if s.ExpirationSeconds != nil {
@@ -41,15 +48,45 @@ func (h *Host) addToken(ctx context.Context, pod *corev1.Pod, s *corev1.ServiceA
 	if err != nil {
 		return err
 	}
-	f := file{data: []byte(value), mode: mode}
+	files[s.Path] = personal(pod, []byte(value), mode)
+	return nil
+}
+
+func (h *Host) addTrustAnchors(ctx context.Context, pod *corev1.Pod, s *corev1.ClusterTrustBundleProjection, mode int32, files payload) error {
+	anchors, err := h.Objects.TrustAnchors(ctx, s)
+	if err != nil {
+		return err
+	}
+	files[s.Path] = personal(pod, anchors, mode)
+	return nil
+}
+
+// addCertificate adds the pod's own certificate and its key, in one file or in
+// two.
+func (h *Host) addCertificate(ctx context.Context, r request, index int, s *corev1.PodCertificateProjection, mode int32, files payload) error {
+	key, chain, err := h.Objects.Certificate(ctx, r.pod, r.vol.Name, index, s)
+	if err != nil {
+		return err
+	}
+	for path, data := range map[string][]byte{s.CredentialBundlePath: slices.Concat(key, chain), s.KeyPath: key, s.CertificateChainPath: chain} {
+		if path != "" {
+			files[path] = personal(r.pod, data, mode)
+		}
+	}
+	return nil
+}
+
+// personal is a file that only those may read who need it, as far as can be
+// told: the pod's group, or the one user of all containers.
+func personal(pod *corev1.Pod, data []byte, mode int32) file {
+	f := file{data: data, mode: mode}
 	if user, ok := onlyUser(pod); ok {
 		f.mode, f.user = 0o600, &user
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
 		f.mode = 0o600
 	}
-	files[s.Path] = f
-	return nil
+	return f
 }
 
 // onlyUser is the user that all containers run as, if the pod says so.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,17 @@ func (s *shelf) Token(context.Context, *corev1.Pod, string, int64) (*authenticat
 
 func (s *shelf) Volume(context.Context, string, string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
 	return nil, nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), "x")
+}
+
+func (s *shelf) TrustAnchors(_ context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+	if data, ok := s.maps[*p.Name]; ok {
+		return []byte(data["ca.pem"]), nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("clustertrustbundles"), *p.Name)
+}
+
+func (s *shelf) Certificate(_ context.Context, _ *corev1.Pod, volume string, index int, _ *corev1.PodCertificateProjection) (key, chain []byte, err error) {
+	return []byte("key of " + volume + "\n"), []byte(fmt.Sprintf("chain %d\n", index)), nil
 }
 
 func volumePod(sources map[string]corev1.VolumeSource) *corev1.Pod {
@@ -184,6 +196,65 @@ func TestProjected(t *testing.T) {
 	}
 	if s.tokens != 1 {
 		t.Errorf("%d tokens were asked for, want 1", s.tokens)
+	}
+}
+
+func TestProjectedTrust(t *testing.T) {
+	needRoot(t)
+	s := &shelf{maps: map[string]map[string]string{"roots": {"ca.pem": "root\n"}}}
+	h := host(t, s)
+	bundle := func(name string) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: &name, Path: name + ".pem"}}
+	}
+	p := volumePod(map[string]corev1.VolumeSource{"v": {Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		bundle("roots"),
+		{PodCertificate: &corev1.PodCertificateProjection{CredentialBundlePath: "both.pem", KeyPath: "key.pem"}},
+	}}}})
+	mounted, err := h.SetUp(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := mounted["v"].Path
+	if got := read(t, dir+"/roots.pem") + read(t, dir+"/both.pem") + read(t, dir+"/key.pem"); got != "root\nkey of v\nchain 1\nkey of v\n" {
+		t.Errorf("contents %q", got)
+	}
+	if info, _ := os.Stat(dir + "/key.pem"); info.Mode().Perm() != 0o644 {
+		t.Errorf("mode %v: the default mode is for files that any user may need", info.Mode())
+	}
+	p.Spec.Volumes[0].Projected.Sources = append(p.Spec.Volumes[0].Projected.Sources, bundle("nope"), bundle("neither"))
+	_, err = h.SetUp(context.Background(), p)
+	if want := `MountVolume.SetUp failed for volume "v" : [clustertrustbundles "nope" not found, clustertrustbundles "neither" not found]`; errorText(err) != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestRefreshLeavesOthersAlone sees to it that only what can change is looked at
+// again: a hostPath of the wrong type keeps a pod from starting, but is no
+// trouble for one that runs.
+func TestRefreshLeavesOthersAlone(t *testing.T) {
+	s := &shelf{maps: map[string]map[string]string{"c": {"a": "1"}}}
+	h := host(t, s)
+	dir := t.TempDir()
+	p := volumePod(map[string]corev1.VolumeSource{
+		"h": {HostPath: &corev1.HostPathVolumeSource{Path: dir + "/x", Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
+		"c": {ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}},
+	})
+	mounted, err := h.SetUp(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(dir + "/x"); err != nil {
+		t.Fatal(err)
+	}
+	s.maps["c"] = map[string]string{"a": "2"}
+	if err := h.Refresh(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	if read(t, mounted["c"].Path+"/a") != "2" {
+		t.Error("the ConfigMap's contents are old")
+	}
+	if _, err := os.Stat(dir + "/x"); !os.IsNotExist(err) {
+		t.Error("the hostPath was made again")
 	}
 }
 
