@@ -53,10 +53,15 @@ func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
 	if ctl := w.a.forbiddenSysctl(pod); ctl != "" {
 		return refuse("SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", ctl))
 	}
+	w.a.rooms.Lock()
+	defer w.a.rooms.Unlock()
 	reason, message := w.room(pod)
 	if reason != "" {
 		return refuse(reason, message)
 	}
+	w.mu.Lock()
+	w.promised = pod // counts for others from now on
+	w.mu.Unlock()
 	return nil
 }
 
@@ -70,7 +75,7 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 		if other == w || other.isFinished() {
 			continue
 		}
-		op := other.wanted()
+		op := other.counted()
 		if op.Status.Phase == corev1.PodFailed || op.Status.Phase == corev1.PodSucceeded || other.born.After(w.born) && op.Status.StartTime == nil {
 			continue
 		}
@@ -147,6 +152,17 @@ func hostPorts(pod *corev1.Pod) []string {
 		}
 	}
 	return out
+}
+
+// counted is the pod as it counts when there has to be room for another: with
+// what it was promised.
+func (w *worker) counted() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.promised != nil {
+		return w.promised
+	}
+	return w.pod
 }
 
 func (w *worker) isFinished() bool {

@@ -75,6 +75,7 @@ type Agent struct {
 	events  record.EventRecorder
 	host    hostFacts
 	started time.Time
+	rooms   sync.Mutex // held while it is decided whether there is room for a pod
 
 	pods     *podSet
 	statuses *statusWriter

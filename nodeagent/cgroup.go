@@ -172,6 +172,25 @@ func (c *cgroups) ensure(pod *corev1.Pod) error {
 	return nil
 }
 
+// widen lets a pod's cgroup have what it has or what the pod was promised,
+// whichever is more, so that its containers can be changed in any order.
+func (c *cgroups) widen(pod *corev1.Pod, has *runtimeapi.LinuxContainerResources) error {
+	if c.off {
+		return nil
+	}
+	r := c.a.podResources(pod)
+	widest := func(a, b int64) int64 {
+		if a <= 0 || b <= 0 {
+			return 0 // no limit
+		}
+		return max(a, b)
+	}
+	r.CpuShares = max(r.CpuShares, has.CpuShares)
+	r.CpuQuota = widest(r.CpuQuota, has.CpuQuota)
+	r.MemoryLimitInBytes = widest(r.MemoryLimitInBytes, has.MemoryLimitInBytes)
+	return c.limit(c.parent(pod), r)
+}
+
 // limit sets a cgroup's shares, quota and memory limit.
 func (c *cgroups) limit(name string, r *runtimeapi.LinuxContainerResources) error {
 	if r == nil {
@@ -229,7 +248,7 @@ func (c *cgroups) setTiers() {
 	defer c.mu.Unlock()
 	var burstable int64
 	for _, w := range c.a.pods.all() {
-		pod := w.wanted()
+		pod := w.counted()
 		if qosClass(pod) == corev1.PodQOSBurstable && !w.isFinished() {
 			req := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 			burstable += req.Cpu().MilliValue()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubelettypes "k8s.io/kubelet/pkg/types"
@@ -156,7 +155,6 @@ func fromRuntime(s *runtimeapi.ContainerStatus) containerStatus {
 	if s.StopSignal != runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		c.signal = strings.TrimPrefix(s.StopSignal.String(), signalPrefix)
 	}
-	c.resources = resourcesFromRuntime(s.GetResources().GetLinux())
 	switch s.State {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
 		c.state = stateCreated
@@ -166,25 +164,6 @@ func fromRuntime(s *runtimeapi.ContainerStatus) containerStatus {
 		c.state = stateExited
 	}
 	return c
-}
-
-// resourcesFromRuntime turns cgroup values back into quantities: they tell
-// which of a pod's resizes the runtime has taken over.
-func resourcesFromRuntime(r *runtimeapi.LinuxContainerResources) *corev1.ResourceRequirements {
-	if r == nil {
-		return nil
-	}
-	out := &corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}}
-	if r.CpuQuota > 0 && r.CpuPeriod > 0 {
-		out.Limits[corev1.ResourceCPU] = *resource.NewMilliQuantity(r.CpuQuota*1000/r.CpuPeriod, resource.DecimalSI)
-	}
-	if r.MemoryLimitInBytes > 0 {
-		out.Limits[corev1.ResourceMemory] = *resource.NewQuantity(r.MemoryLimitInBytes, resource.BinarySI)
-	}
-	if r.CpuShares > minShares {
-		out.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(r.CpuShares*1000/1024, resource.DecimalSI)
-	}
-	return out
 }
 
 // containerHash covers what cannot change under a running container.

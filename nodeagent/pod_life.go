@@ -26,10 +26,11 @@ type stop struct {
 // have is what the runtime says of a pod, together with what the probes found
 // and which starts failed lately.
 type have struct {
-	sandboxes  []sandbox                    // newest first
-	containers map[string][]containerStatus // newest first, by name
-	stalled    map[string]stall             // by container name; "" is the sandbox
-	probed     map[string]probed            // by container name
+	sandboxes  []sandbox                              // newest first
+	containers map[string][]containerStatus           // newest first, by name
+	stalled    map[string]stall                       // by container name; "" is the sandbox
+	probed     map[string]probed                      // by container name
+	applied    map[string]corev1.ResourceRequirements // what running containers have, by id
 	// crashing is the longest wait between two starts of a failing container.
 	crashing time.Duration
 }
@@ -58,7 +59,6 @@ type containerStatus struct {
 	backoff                    time.Duration // to wait after its end before the next start
 	logPath                    string
 	user                       *corev1.ContainerUser
-	resources                  *corev1.ResourceRequirements
 	signal                     string
 }
 
@@ -94,6 +94,7 @@ const (
 	doSandbox        // make a sandbox
 	doStart          // start a container
 	doKill           // stop containers, all at the same time
+	doResize         // change the resources of running containers
 	doDrop           // stop the sandbox
 	doFinish         // nothing runs any more: give back what the pod holds
 )
@@ -106,6 +107,7 @@ type step struct {
 	attempt   uint32
 	backoff   time.Duration // to note on the container that is started
 	kill      []victim
+	resize    []*corev1.Container
 	grace     int64
 	why       string
 	at        time.Time
@@ -160,6 +162,9 @@ func next(w want, h have, now time.Time) step {
 				return s
 			}
 		}
+	}
+	if unsized := h.unsized(w.pod); len(unsized) > 0 && !h.waiting(stalledResize, now, &wake) {
+		return step{do: doResize, resize: unsized}
 	}
 	return step{at: wake}
 }
@@ -318,7 +323,8 @@ func (h have) crashWait(c containerStatus) (wait, following time.Duration) {
 }
 
 // misfits are running containers that have to be stopped although the pod goes
-// on: their image changed, or a probe failed.
+// on: their image changed, or a probe failed, or they get other resources and
+// can't take them over.
 func (h have) misfits(pod *corev1.Pod) []victim {
 	var kill []victim
 	check := func(c *corev1.Container) {
@@ -329,6 +335,11 @@ func (h have) misfits(pod *corev1.Pod) []victim {
 		if cur.hash != "" && cur.hash != containerHash(c) {
 			kill = append(kill, victim{containerStatus: cur, spec: c, grace: graceOf(pod),
 				why: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
+			return
+		}
+		if h.resizeRestarts(c, cur) {
+			kill = append(kill, victim{containerStatus: cur, spec: c, grace: graceOf(pod),
+				why: fmt.Sprintf("Container %s resize requires restart", c.Name)})
 			return
 		}
 		p := h.probed[c.Name]

@@ -101,6 +101,16 @@ func TestNext(t *testing.T) {
 		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 		return p
 	}
+	// sized is a pod that asks for 2 CPUs while its container a has 1.
+	sized := func(p *corev1.Pod, policy corev1.ResourceResizeRestartPolicy) *corev1.Pod {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity("2")}
+		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: policy}}
+		return p
+	}
+	applied := func(h have, cpu string) have {
+		h.applied = map[string]corev1.ResourceRequirements{"a-id": {Requests: corev1.ResourceList{corev1.ResourceCPU: quantity(cpu)}}}
+		return h
+	}
 	stop := &stop{grace: 5}
 	tests := []struct {
 		name string
@@ -146,6 +156,12 @@ func TestNext(t *testing.T) {
 		{"liveness failed", pod(always, "a", "b"), false, failing(sandboxed(running("a"), running("b")), "a", true), "kill a"},
 		{"old verdict", pod(always, "a"), false, failing(sandboxed(with(running("a"), func(c *containerStatus) { c.id = "new" })), "a", true), "wait"},
 		{"image changed", pod(always, "a"), false, sandboxed(with(running("a"), func(c *containerStatus) { c.hash = "old" })), "kill a"},
+
+		{"resized", sized(pod(always, "a"), corev1.NotRequired), false, applied(sandboxed(running("a")), "1"), "resize"},
+		{"size fits", sized(pod(always, "a"), corev1.NotRequired), false, applied(sandboxed(running("a")), "2000m"), "wait"},
+		{"resize needs a restart", sized(pod(always, "a"), corev1.RestartContainer), false, applied(sandboxed(running("a")), "1"), "kill a"},
+		{"resize after all have started", sized(pod(always, "a", "b"), corev1.NotRequired), false, applied(sandboxed(running("a")), "1"), "start b #0"},
+		{"resize failed lately", sized(pod(always, "a"), corev1.NotRequired), false, stalledAt(applied(sandboxed(running("a")), "1"), stalledResize, time.Second), "wait 1s"},
 
 		{"ephemeral", debugged(pod(always, "a")), false, sandboxed(running("a")), "start debug #0"},
 		{"ephemeral only once", debugged(pod(always, "a")), false, sandboxed(running("a"), exited("debug", 1, 0)), "wait"},

@@ -2,60 +2,264 @@ package nodeagent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// resize brings running containers to the resources that the pod asks for now.
-// What runs is compared with what is wanted, so nothing has to be remembered.
-func (w *worker) resize(ctx context.Context, pod *corev1.Pod, h have) error {
-	if w.a.cgroups == nil {
-		return nil
+// A pod may ask for other resources while it runs. It goes like this: the node
+// promises them when there is room (promise), and the promise is carried out:
+// in running containers where their policy allows it, else by a restart. The
+// pod's conditions tell which of the two has not happened yet.
+
+// resizing is where a pod's resize stands.
+type resizing struct {
+	pending    string // why what is asked for was not promised: the message
+	generation int64  // of the pod that was promised, or refused
+	underWay   bool   // the promise is not carried out
+	failed     string // why it could not be carried out
+}
+
+// stalledResize is the name under which failures of a resize are noted; no
+// container can have it.
+const stalledResize = "/resize"
+
+// promise settles what the pod may have, and returns the pod as if it asked for
+// just that.
+func (w *worker) promise(pod *corev1.Pod, h have) *corev1.Pod {
+	if w.allotted == nil {
+		w.recallPromise(pod, h)
 	}
-	changed := false
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
+	if !w.allotted.fits(pod) && !w.static {
+		w.considerResize(pod, h)
+	} else {
+		w.resizing.pending = ""
+	}
+	promised := w.allotted.podOf(pod)
+	w.mu.Lock()
+	w.promised = promised
+	w.mu.Unlock()
+	return promised
+}
+
+// recallPromise takes over what a former agent promised, or else takes what the
+// pod asks for as promised: it was just admitted with that.
+func (w *worker) recallPromise(pod *corev1.Pod, h have) {
+	if !w.a.cfg.Simulated && len(h.sandboxes) > 0 && !w.static {
+		al, err := w.a.readAllotment(pod)
+		if err != nil {
+			w.a.log.Warn("what the pod was promised can't be read", "pod", w.name, "err", err)
+		}
+		w.allotted = al
+	}
+	if w.allotted != nil {
+		return
+	}
+	w.allotted = allot(pod)
+	for _, c := range containersOf(pod) {
+		if cur, ok := h.current(c.Name); ok {
+			w.allotted.applied(cur.id, c.Resources, h)
+		}
+	}
+}
+
+// considerResize promises what the pod asks for now if there is room for it.
+func (w *worker) considerResize(pod *corev1.Pod, h have) {
+	w.a.rooms.Lock()
+	_, full := w.room(pod)
+	if full == "" {
+		al := allot(pod)
+		al.Applied = w.allotted.Applied
+		w.allotted = al
+		w.mu.Lock()
+		w.promised = pod // counts for others from now on
+		w.mu.Unlock()
+	}
+	w.a.rooms.Unlock()
+	if full != "" {
+		if w.resizing.pending == "" || w.resizing.generation != pod.Generation {
+			w.event(pod, corev1.EventTypeWarning, "ResizeDeferred", resizeText("Pod resize "+corev1.PodReasonDeferred, pod, full))
+		}
+		w.resizing.pending, w.resizing.generation = full, pod.Generation
+		return
+	}
+	w.resizing = resizing{generation: pod.Generation, underWay: true}
+	delete(w.stalled, stalledResize)
+	delete(w.failures, stalledResize)
+	w.event(pod, corev1.EventTypeNormal, "ResizeStarted", resizeText("Pod resize started", pod, ""))
+	if err := w.a.writeAllotment(pod, w.allotted); err != nil {
+		w.a.log.Warn("what the pod was promised can't be written", "pod", w.name, "err", err)
+	}
+	w.a.pods.retryResizes()
+}
+
+// retryResizes has those pods try again that asked for more than there was.
+func (s *podSet) retryResizes() {
+	for _, w := range s.all() {
+		w.mu.Lock()
+		waits := w.promised != nil && w.promised != w.pod && !w.finished
+		w.mu.Unlock()
+		if waits {
+			w.touch()
+		}
+	}
+}
+
+// followResize notes whether the promise is carried out, and tells when that
+// comes true.
+func (w *worker) followResize(pod *corev1.Pod, h have) {
+	done := len(h.unsized(pod)) == 0
+	if done && w.resizing.underWay {
+		w.event(pod, corev1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", pod, ""))
+	}
+	w.resizing.underWay = !done
+	w.resizing.failed = ""
+	if st, ok := h.stalled[stalledResize]; ok && !done {
+		w.resizing.failed = st.message
+	}
+}
+
+// unsized are the running containers that have other resources than they were
+// promised.
+func (h have) unsized(pod *corev1.Pod) []*corev1.Container {
+	var out []*corev1.Container
+	for _, c := range containersOf(pod) {
+		if isEphemeral(pod, c.Name) || initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+			continue
+		}
 		cur, ok := h.current(c.Name)
-		if !ok || cur.state != stateRunning || cur.resources == nil {
-			continue
+		if !ok || cur.state != stateRunning {
+			continue // it gets them when it starts
 		}
-		want := w.a.containerResources(pod, c)
-		have := resourcesFromRuntime(want)
-		if sameResources(have, cur.resources) {
-			continue
+		if applied, known := h.applied[cur.id]; known && !sameSize(applied, c.Resources) {
+			out = append(out, c)
 		}
-		if !changed {
-			changed = true
-			if err := w.a.cgroups.ensure(pod); err != nil {
-				return err
-			}
-		}
-		if err := w.a.cfg.Runtime.UpdateContainerResources(ctx, cur.id, &runtimeapi.ContainerResources{Linux: want}); err != nil {
-			return fmt.Errorf("resize container %s: %w", c.Name, err)
-		}
-		w.a.log.Info("container resized", "pod", w.name, "container", c.Name)
 	}
-	if changed {
-		w.touch()
+	return out
+}
+
+var sizes = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+// sameSize compares what can be changed while a container runs.
+func sameSize(a, b corev1.ResourceRequirements) bool {
+	for _, name := range sizes {
+		if !sameQuantity(a, b, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameQuantity(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	equal := func(x, y corev1.ResourceList) bool { p, q := x[name], y[name]; return p.Cmp(q) == 0 }
+	return equal(a.Requests, b.Requests) && equal(a.Limits, b.Limits)
+}
+
+// resizeRestarts says whether c has to be restarted to get what it was promised.
+func (h have) resizeRestarts(c *corev1.Container, cur containerStatus) bool {
+	applied, known := h.applied[cur.id]
+	if !known {
+		return false
+	}
+	for _, p := range c.ResizePolicy {
+		if p.RestartPolicy == corev1.RestartContainer && !sameQuantity(applied, c.Resources, p.ResourceName) {
+			return true
+		}
+	}
+	return false
+}
+
+// applySize brings running containers to what they were promised. The pod's
+// cgroup is widened before and narrowed after its containers.
+func (w *worker) applySize(ctx context.Context, pod *corev1.Pod, h have, containers []*corev1.Container) error {
+	if w.a.cgroups != nil {
+		if err := w.a.cgroups.widen(pod, w.a.podResources(w.sizedAs(pod, h))); err != nil {
+			return fmt.Errorf("resize cgroup of the pod: %w", err)
+		}
+	}
+	for _, c := range containers {
+		cur, _ := h.current(c.Name)
+		want := w.a.containerResources(pod, c)
+		if err := w.a.cfg.Runtime.UpdateContainerResources(ctx, cur.id, &runtimeapi.ContainerResources{Linux: want}); err != nil {
+			return fmt.Errorf("resize container %s: %s", c.Name, grpcText(err))
+		}
+		w.allotted.applied(cur.id, c.Resources, h)
+	}
+	if err := w.a.writeAllotment(pod, w.allotted); err != nil {
+		return err
+	}
+	if w.a.cgroups != nil {
+		return w.a.cgroups.ensure(pod)
 	}
 	return nil
 }
 
-func sameResources(a, b *corev1.ResourceRequirements) bool {
-	return a.Limits.Cpu().Cmp(*b.Limits.Cpu()) == 0 && a.Limits.Memory().Cmp(*b.Limits.Memory()) == 0 &&
-		a.Requests.Cpu().Cmp(*b.Requests.Cpu()) == 0
+// sizedAs is the pod as if it asked for what its containers have.
+func (w *worker) sizedAs(pod *corev1.Pod, h have) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for _, c := range containersOf(pod) {
+		if cur, ok := h.current(c.Name); ok {
+			if applied, known := h.applied[cur.id]; known {
+				c.Resources = applied
+			}
+		}
+	}
+	return pod
+}
+
+// resizeConditions are the pod's conditions that tell of a resize.
+func (r resizing) conditions(pod *corev1.Pod) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	if r.pending != "" {
+		out = append(out, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: r.pending})
+	}
+	if r.underWay {
+		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
+		if r.failed != "" {
+			c.Reason, c.Message = corev1.PodReasonError, r.failed
+		}
+		out = append(out, c)
+	}
+	for i := range out {
+		if out[i].ObservedGeneration = r.generation; r.generation == 0 {
+			out[i].ObservedGeneration = pod.Generation
+		}
+	}
+	return out
 }
 
 // reportResources tells what a container was promised and what it has.
-func (w *worker) reportResources(pod *corev1.Pod, c *corev1.Container, cur containerStatus, st *corev1.ContainerStatus) {
-	if isEphemeral(pod, c.Name) || initIndex(pod, c.Name) >= 0 && !sidecar(c) {
-		return
-	}
+func reportResources(c *corev1.Container, h have, cur containerStatus, st *corev1.ContainerStatus) {
 	st.AllocatedResources = c.Resources.Requests.DeepCopy()
 	st.Resources = c.Resources.DeepCopy()
 	st.Resources.Claims = nil
+	applied, known := h.applied[cur.id]
+	if cur.state != stateRunning || !known {
+		return
+	}
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity, ok bool) {
+		if !ok {
+			delete(*list, name)
+			return
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = q
+	}
+	for _, name := range sizes {
+		q, ok := applied.Requests[name]
+		set(&st.Resources.Requests, name, q, ok)
+		q, ok = applied.Limits[name]
+		set(&st.Resources.Limits, name, q, ok)
+	}
+}
+
+// reportMounts tells how a container's volumes are mounted.
+func reportMounts(c *corev1.Container, st *corev1.ContainerStatus) {
 	for _, m := range c.VolumeMounts {
 		vm := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
@@ -67,13 +271,30 @@ func (w *worker) reportResources(pod *corev1.Pod, c *corev1.Container, cur conta
 		}
 		st.VolumeMounts = append(st.VolumeMounts, vm)
 	}
-	if cur.state != stateRunning || cur.resources == nil || sameResources(cur.resources, resourcesFromRuntime(w.a.containerResources(pod, c))) {
-		return
+}
+
+// resizeText is the message of an event about a resize: what is asked for, for
+// machines to read.
+func resizeText(what string, pod *corev1.Pod, failure string) string {
+	type container struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 	}
-	// A resize is under way: limits are what the runtime has now.
-	for name, q := range cur.resources.Limits {
-		if _, ok := st.Resources.Limits[name]; ok {
-			st.Resources.Limits[name] = q
-		}
+	summary := struct {
+		InitContainers []container `json:"initContainers,omitempty"`
+		Containers     []container `json:"containers,omitempty"`
+		Generation     int64       `json:"generation"`
+		Error          string      `json:"error,omitempty"`
+	}{Generation: pod.Generation, Error: failure}
+	for _, c := range pod.Spec.InitContainers {
+		summary.InitContainers = append(summary.InitContainers, container{c.Name, c.Resources})
 	}
+	for _, c := range pod.Spec.Containers {
+		summary.Containers = append(summary.Containers, container{c.Name, c.Resources})
+	}
+	data, err := json.Marshal(summary)
+	if err != nil {
+		return what
+	}
+	return what + ": " + string(data)
 }

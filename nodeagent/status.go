@@ -67,7 +67,16 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, w.containerReport(pod, c, h, old.EphemeralContainerStatuses, wa))
 	}
-	st.Conditions = keptConditions(old.Conditions, pod.Status.Conditions, podConditions(pod, h, st, now))
+	own := podConditions(pod, h, st, now)
+	for _, c := range w.resizing.conditions(pod) {
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		own = append(own, c)
+	}
+	if pod.Spec.Resources != nil {
+		st.AllocatedResources = pod.Spec.Resources.Requests.DeepCopy()
+		st.Resources = pod.Spec.Resources.DeepCopy()
+	}
+	st.Conditions = keptConditions(old.Conditions, pod.Status.Conditions, own)
 	return st
 }
 
@@ -117,6 +126,7 @@ func (a *Agent) addresses(pod *corev1.Pod, h have) []string {
 // containerReport is the status of one container.
 func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, old []corev1.ContainerStatus, wa want) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: ptr.To(false)}
+	reportMounts(c, &st)
 	all := h.containers[c.Name]
 	if len(all) == 0 {
 		return w.unborn(pod, c, h, old, wa, st)
@@ -150,7 +160,7 @@ func (w *worker) containerReport(pod *corev1.Pod, c *corev1.Container, h have, o
 		}
 		st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: stalled.reason, Message: stalled.message}}
 	}
-	w.reportResources(pod, c, cur, &st)
+	reportResources(c, h, cur, &st)
 	return st
 }
 
@@ -358,19 +368,22 @@ func keptConditions(last, api, own []corev1.PodCondition) []corev1.PodCondition 
 			if j < 0 {
 				continue
 			}
-			if list[j].Status == own[i].Status {
+			if list[j].Status == own[i].Status && (list[j].Reason == own[i].Reason || !isResize(own[i].Type)) {
 				own[i].LastTransitionTime = list[j].LastTransitionTime
-				if own[i].Type == corev1.PodScheduled {
-					own[i] = list[j]
-				}
 			}
 			break
 		}
 	}
 	for _, c := range api {
-		if !slices.ContainsFunc(own, func(o corev1.PodCondition) bool { return o.Type == c.Type }) {
+		if !isResize(c.Type) && !slices.ContainsFunc(own, func(o corev1.PodCondition) bool { return o.Type == c.Type }) {
 			own = append(own, c)
 		}
 	}
 	return own
+}
+
+// isResize says whether a condition tells of a resize: it is there only while
+// there is something to tell.
+func isResize(kind corev1.PodConditionType) bool {
+	return kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress
 }

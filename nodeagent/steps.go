@@ -14,7 +14,7 @@ import (
 )
 
 func (d action) String() string {
-	return [...]string{"nothing", "sandbox", "start", "kill", "drop", "finish"}[d]
+	return [...]string{"nothing", "sandbox", "start", "kill", "resize", "drop", "finish"}[d]
 }
 
 // do takes one step. Failures that the next look should know of (an image that
@@ -30,6 +30,12 @@ func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 		return w.note(s.container.Name, w.startContainer(ctx, wa.pod, h, s))
 	case doKill:
 		return w.kill(ctx, wa.pod, s.kill)
+	case doResize:
+		err := w.applySize(ctx, wa.pod, h, s.resize)
+		if err != nil && w.resizing.failed == "" {
+			w.event(wa.pod, corev1.EventTypeWarning, "ResizeError", resizeText("Pod resize error", wa.pod, err.Error()))
+		}
+		return w.note(stalledResize, err)
 	case doDrop:
 		return w.drop(ctx, h)
 	}
@@ -141,6 +147,7 @@ func (w *worker) finish(ctx context.Context, wa want, h have, orphan bool) (agai
 		w.mu.Lock()
 		w.finished = true
 		w.mu.Unlock()
+		w.a.pods.retryResizes()
 		w.a.touchNode()
 	}
 	if !orphan {

@@ -32,6 +32,7 @@ type worker struct {
 	timer    *time.Timer
 	cancel   context.CancelFunc // of the step at hand
 	finished bool               // nothing runs, nothing is held
+	promised *corev1.Pod        // as if it asked for what it was promised
 	stale    bool               // what fills the volumes has changed
 
 	// Only the worker's goroutine touches these. They spare work or errors;
@@ -49,6 +50,8 @@ type worker struct {
 	filled       *corev1.Pod // from which the volumes were last filled
 	startedAt    time.Time
 	last         have
+	allotted     *allotment
+	resizing     resizing
 }
 
 func newWorker(a *Agent, pod *corev1.Pod) *worker {
@@ -217,6 +220,15 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 			}
 			w.admitted = true
 		}
+		if want.stop == nil {
+			want.pod = w.promise(want.pod, have)
+		} else {
+			want.pod = w.allotted.podOf(want.pod)
+		}
+		if w.allotted != nil {
+			have.applied = maps.Clone(w.allotted.Applied)
+		}
+		w.followResize(want.pod, have)
 		step := next(want, have, now)
 		w.report(want, have, step, now)
 		switch step.do {
@@ -288,9 +300,6 @@ func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now 
 		return again
 	}
 	w.syncProbes(pod, h)
-	if err := w.resize(ctx, pod, h); err != nil {
-		w.a.log.Warn("resize", "pod", w.name, "err", err)
-	}
 	every := w.a.cfg.Kubelet.SyncFrequency.Duration
 	if (w.volumes != nil || hasRunning(h)) && (w.outdated || w.volumes == nil || now.Sub(w.refreshed) >= every || !sameDownward(w.filled, pod)) {
 		w.outdated, w.refreshed = false, now
