@@ -54,6 +54,7 @@ func All(c Config) (Chain, error) {
 		certificateSubjectRestriction(),
 		defaultIngressClass(c.Reader),
 		podTopologyLabels(c.Reader),
+		podResize(c.Reader),
 	}
 	hooks := newWebhooks(c.Reader, c.Kinds, c.Authorizer)
 	chain = append(chain,

@@ -278,6 +278,23 @@ func TestCertificates(t *testing.T) {
 	wantError(t, run(t, certificateSigning(authz), request(Update, "certificatesigningrequests", csr, csr).sub("status")), "")
 }
 
+func TestPodResize(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: named("", "n"), Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}}}
+	p := podResize(newFakeStore().with(core("nodes"), node))
+	asking := func(cpu string, generation int64) *corev1.Pod {
+		return newPod("p", func(p *corev1.Pod) {
+			p.Generation, p.Spec.NodeName = generation, "n"
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		})
+	}
+	wantError(t, run(t, p, request(Update, "pods", asking("2", 2), asking("1", 1)).sub("resize")), "")
+	wantError(t, run(t, p, request(Update, "pods", asking("3", 2), asking("1", 1)).sub("resize")),
+		`pods "p" is forbidden: node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000`)
+	wantError(t, run(t, p, request(Update, "pods", asking("3", 2), asking("1", 1))), "") // no resize
+}
+
 func TestPodTopologyLabels(t *testing.T) {
 	store := newFakeStore().with(core("nodes"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelTopologyZone: "z", "other": "x"}}})
 	b := &corev1.Binding{ObjectMeta: named("ns", "p"), Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
