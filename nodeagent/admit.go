@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,6 +46,11 @@ func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
 	if isWindows(pod) {
 		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 	}
+	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil && *s.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
+		if f := node.Status.Features; f == nil || !isTrue(f.SupplementalGroupsPolicy) {
+			return refuse("SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node")
+		}
+	}
 	if _, intolerable := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoExecute
 	}, true); intolerable {
@@ -70,7 +76,7 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 	allocatable := w.a.allocatable()
 	used := corev1.ResourceList{}
 	count := int64(0)
-	taken := map[string]bool{}
+	var taken []hostPort
 	for _, other := range w.a.pods.all() {
 		if other == w || other.isFinished() {
 			continue
@@ -85,9 +91,7 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 			sum.Add(q)
 			used[name] = sum
 		}
-		for _, p := range hostPorts(op) {
-			taken[p] = true
-		}
+		taken = append(taken, hostPorts(op)...)
 	}
 	if limit := allocatable[corev1.ResourcePods]; count+1 > limit.Value() {
 		return "OutOfpods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", count, limit.Value())
@@ -107,7 +111,7 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 		}
 	}
 	for _, p := range hostPorts(pod) {
-		if taken[p] {
+		if slices.ContainsFunc(taken, p.clashes) {
 			return "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 		}
 	}
@@ -138,16 +142,26 @@ func (a *Agent) forbiddenSysctl(pod *corev1.Pod) string {
 	return ""
 }
 
-func hostPorts(pod *corev1.Pod) []string {
-	var out []string
+// hostPort is a port of the machine that a pod takes.
+type hostPort struct {
+	ip       string
+	protocol corev1.Protocol
+	port     int32
+}
+
+// clashes says whether two can't be had at the same time: without an address,
+// a port is taken on all of them.
+func (p hostPort) clashes(q hostPort) bool {
+	const all = "0.0.0.0"
+	return p.port == q.port && p.protocol == q.protocol && (p.ip == q.ip || p.ip == all || q.ip == all)
+}
+
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var out []hostPort
 	for _, c := range containersOf(pod) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
-				ip := p.HostIP
-				if ip == "" {
-					ip = "0.0.0.0"
-				}
-				out = append(out, fmt.Sprintf("%s/%s/%d", ip, p.Protocol, p.HostPort))
+				out = append(out, hostPort{cmp.Or(p.HostIP, "0.0.0.0"), cmp.Or(p.Protocol, corev1.ProtocolTCP), p.HostPort})
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -309,4 +310,80 @@ func TestStatusThatSomebodyElseChangedIsSaidAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.untilReady("web")
+}
+
+// TestNobodySeesAReplacement sees to it that a pod whose image is changed is
+// never shown without its container, which comes back in a moment.
+func TestNobodySeesAReplacement(t *testing.T) {
+	l := newLab(t)
+	l.create(pod(corev1.RestartPolicyAlways, "a"))
+	before := l.untilReady("p")
+	l.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if patch := string(action.(clienttesting.PatchAction).GetPatch()); strings.Contains(patch, `"status":"False"`) {
+			t.Errorf("not ready in between: %s", patch)
+		}
+		return false, nil, nil
+	})
+	changed := before.DeepCopy()
+	changed.Spec.Containers[0].Image = "other"
+	if _, err := l.api.CoreV1().Pods("ns").Update(context.Background(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "replaced", func() (*corev1.Pod, bool) {
+		p := l.pod("p")
+		return p, isReady(p) && p.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID
+	})
+}
+
+func TestHostPortsClash(t *testing.T) {
+	pod := func(ip string, protocol corev1.Protocol) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80, HostIP: ip, Protocol: protocol}}}}}}
+	}
+	for _, c := range []struct {
+		a, b *corev1.Pod
+		want bool
+	}{
+		{pod("", ""), pod("", corev1.ProtocolTCP), true},
+		{pod("", ""), pod("", corev1.ProtocolUDP), false},
+		{pod("10.0.0.1", ""), pod("10.0.0.2", ""), false},
+		{pod("10.0.0.1", ""), pod("", ""), true},
+		{pod("0.0.0.0", ""), pod("10.0.0.1", ""), true},
+	} {
+		if got := hostPorts(c.a)[0].clashes(hostPorts(c.b)[0]); got != c.want {
+			t.Errorf("%v and %v: %v, want %v", hostPorts(c.a), hostPorts(c.b), got, c.want)
+		}
+	}
+}
+
+func TestGraceLeft(t *testing.T) {
+	p := pod(corev1.RestartPolicyAlways, "side:s", "a")
+	if got := graceLeft(p, 30, now); got != 30 {
+		t.Errorf("not deleted: %d", got)
+	}
+	p.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(12 * time.Second)))
+	for grace, want := range map[int64]int64{30: 12, 5: 5, 0: 0} {
+		if got := graceLeft(p, grace, now); got != want {
+			t.Errorf("of %d: %d, want %d", grace, got, want)
+		}
+	}
+	if got := graceLeft(p, 30, now.Add(time.Minute)); got != graceLeast {
+		t.Errorf("too late: %d, want %d", got, graceLeast)
+	}
+}
+
+// TestYoungestOfAName sees to it that logs and commands reach the pod that the
+// API has, while one of the same name is being cleared away.
+func TestYoungestOfAName(t *testing.T) {
+	a := &Agent{}
+	a.pods = newPodSet(a)
+	for _, w := range []*worker{
+		{uid: "old", name: "ns/p", born: ago(time.Hour), vanished: true},
+		{uid: "new", name: "ns/p", born: ago(time.Minute)},
+		{uid: "ghost", name: "ns/p", born: now, vanished: true},
+	} {
+		a.pods.workers[w.uid] = w
+	}
+	if got := a.pods.byName("ns", "p"); got.uid != "new" {
+		t.Errorf("found %s", got.uid)
+	}
 }

@@ -31,12 +31,16 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 	if err != nil {
 		return err
 	}
+	var failed *startError
 	imageRef, err := w.pullImages(ctx, pod, c, sandboxConfig, sb.handler)
+	if errors.As(err, &failed) {
+		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+failed.reason)
+	}
 	if err != nil {
 		return err
 	}
 	config, err := w.containerConfig(ctx, pod, h, s, imageRef)
-	if failed := (*startError)(nil); errors.As(err, &failed) {
+	if errors.As(err, &failed) {
 		return err
 	}
 	if err != nil {

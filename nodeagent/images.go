@@ -12,6 +12,7 @@ import (
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -21,9 +22,16 @@ type imagePuller struct {
 	a *Agent
 
 	mu      sync.Mutex // protects the fields below
-	backoff map[string]pullBackoff
+	backoff map[pullKey]pullBackoff
 	busy    map[string]chan struct{} // one slot per image
 	slots   chan struct{}            // pulls at the same time, of all images
+}
+
+// pullKey is one pod's wish for an image: another pod may have better
+// credentials.
+type pullKey struct {
+	pod   types.UID
+	image string
 }
 
 type pullBackoff struct {
@@ -45,7 +53,7 @@ func newImagePuller(a *Agent) *imagePuller {
 			n = int(*m)
 		}
 	}
-	return &imagePuller{a: a, backoff: map[string]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
+	return &imagePuller{a: a, backoff: map[pullKey]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
 }
 
 // wantedImage is an image that a pod needs, and who is told what becomes of it.
@@ -96,10 +104,10 @@ func (p *imagePuller) ensure(ctx context.Context, want wantedImage) (string, err
 		say(corev1.EventTypeWarning, "ErrImageNeverPull", text)
 		return "", &startError{reason: "ErrImageNeverPull", message: text}
 	}
-	if b, waiting := p.waits(image); waiting {
+	if b, waiting := p.waits(pullKey{pod.UID, image}); waiting {
 		text := fmt.Sprintf("Back-off pulling image %q", want.name)
 		say(corev1.EventTypeNormal, "BackOff", text)
-		return "", &startError{reason: "ImagePullBackOff", message: text + ": " + b.message, until: b.until}
+		return "", &startError{reason: reasonPullBackOff, message: text + ": " + b.message, until: b.until}
 	}
 	return p.pull(ctx, want, spec)
 }
@@ -120,15 +128,14 @@ func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimea
 		return "", ctx.Err()
 	}
 	if err != nil {
-		text := fmt.Sprintf("Failed to pull image %q: %s", spec.UserSpecifiedImage, grpcText(err))
-		say(corev1.EventTypeWarning, "Failed", text)
-		say(corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
-		// The status shows ErrImagePull for a moment, then the back-off.
-		p.fail(spec.Image, grpcText(err))
-		return "", &startError{reason: "ErrImagePull", message: grpcText(err), until: time.Now().Add(2 * time.Second)}
+		say(corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", spec.UserSpecifiedImage, err))
+		reason, message := pullFailure(spec.UserSpecifiedImage, err)
+		// The status shows the failure for a moment, then the back-off.
+		p.fail(pullKey{want.pod.UID, spec.Image}, reason+": "+message)
+		return "", &startError{reason: reason, message: message, until: time.Now().Add(2 * time.Second)}
 	}
 	p.mu.Lock()
-	delete(p.backoff, spec.Image)
+	delete(p.backoff, pullKey{want.pod.UID, spec.Image})
 	p.mu.Unlock()
 	var size uint64
 	if resp, err := p.a.cfg.Images.ImageStatus(ctx, spec, false); err == nil {
@@ -137,6 +144,24 @@ func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimea
 	say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %v bytes.",
 		spec.UserSpecifiedImage, time.Since(begin).Truncate(time.Millisecond), time.Since(asked).Truncate(time.Millisecond), size))
 	return ref, nil
+}
+
+const (
+	reasonPull        = "ErrImagePull"
+	reasonPullBackOff = "ImagePullBackOff"
+)
+
+// pullFailure is how the status of a container tells of a failed pull. Runtimes
+// begin their messages with the reason where they know it.
+func pullFailure(image string, err error) (reason, message string) {
+	for known, because := range map[string]string{
+		"RegistryUnavailable": "the registry is unavailable", "SignatureValidationFailed": "the signature validation failed",
+	} {
+		if rest, ok := strings.CutPrefix(grpcText(err), known); ok {
+			return known, fmt.Sprintf("image pull failed for %s because %s%s", image, because, rest)
+		}
+	}
+	return reasonPull, err.Error()
 }
 
 // pullWith tries the pod's pull secrets in order, then without any.
@@ -225,20 +250,26 @@ func (p *imagePuller) lock(image string) chan struct{} {
 	return p.busy[image]
 }
 
-func (p *imagePuller) waits(image string) (pullBackoff, bool) {
+func (p *imagePuller) waits(key pullKey) (pullBackoff, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, ok := p.backoff[image]
+	b, ok := p.backoff[key]
 	return b, ok && time.Now().Before(b.until)
 }
 
-func (p *imagePuller) fail(image, message string) {
+func (p *imagePuller) fail(key pullKey, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.backoff[image]
+	now := time.Now()
+	for k, b := range p.backoff {
+		if now.Sub(b.until) > 2*pullLongest {
+			delete(p.backoff, k) // its pod has gone, or does well
+		}
+	}
+	b := p.backoff[key]
 	b.wait = min(max(2*b.wait, pullFirst), pullLongest)
-	b.until, b.message = time.Now().Add(b.wait), message
-	p.backoff[image] = b
+	b.until, b.message = now.Add(b.wait), message
+	p.backoff[key] = b
 }
 
 // pullImages brings the images of a container to the node: its own, whose

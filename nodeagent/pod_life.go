@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -76,6 +77,7 @@ const (
 type stall struct {
 	reason, message string
 	until           time.Time
+	hash            string // of the container as it was then
 }
 
 // probed is what the probes of a container found.
@@ -107,6 +109,7 @@ type step struct {
 	attempt   uint32
 	backoff   time.Duration // to note on the container that is started
 	kill      []victim
+	replace   bool // they are started again at once
 	resize    []*corev1.Container
 	grace     int64
 	why       string
@@ -136,17 +139,17 @@ type victim struct {
 // the step. The worker does it, looks again, and asks again.
 func next(w want, h have, now time.Time) step {
 	if w.stop != nil {
-		return nextStopping(w, h, w.stop.grace, w.stop.message)
+		return nextStopping(w, h, w.stop.grace, w.stop.message, now)
 	}
 	if p := h.phase(w.pod, now); p == corev1.PodFailed || p == corev1.PodSucceeded {
-		return nextStopping(w, h, graceOf(w.pod), "")
+		return nextStopping(w, h, graceOf(w.pod), "", now)
 	}
 	sb, ok := h.sandbox()
 	if !ok || !sb.ready || sb.host != w.pod.Spec.HostNetwork || len(sb.ips) == 0 && !sb.host {
 		return nextSandbox(w, h, now)
 	}
 	if kill := h.misfits(w.pod); len(kill) > 0 {
-		return step{do: doKill, kill: kill}
+		return step{do: doKill, kill: kill, replace: true}
 	}
 	var wake time.Time
 	if s, ok := nextEphemeral(w.pod, h, now, &wake); ok {
@@ -163,7 +166,7 @@ func next(w want, h have, now time.Time) step {
 			}
 		}
 	}
-	if unsized := h.unsized(w.pod); len(unsized) > 0 && !h.waiting(stalledResize, now, &wake) {
+	if unsized := h.unsized(w.pod); len(unsized) > 0 && !h.waiting(stalledResize, "", now, &wake) {
 		return step{do: doResize, resize: unsized}
 	}
 	return step{at: wake}
@@ -171,7 +174,7 @@ func next(w want, h have, now time.Time) step {
 
 // nextStopping ends a pod: ordinary containers first, then sidecars in the
 // reverse of their order, then the sandbox.
-func nextStopping(w want, h have, grace int64, why string) step {
+func nextStopping(w want, h have, grace int64, why string, now time.Time) step {
 	var mains, sidecars []victim
 	for name, all := range h.containers {
 		for _, c := range all {
@@ -197,7 +200,8 @@ func nextStopping(w want, h have, grace int64, why string) step {
 		last := slices.MaxFunc(sidecars, func(a, b victim) int {
 			return initIndex(w.pod, a.name) - initIndex(w.pod, b.name)
 		})
-		return step{do: doKill, kill: []victim{last}, grace: grace}
+		last.grace = graceLeft(w.pod, grace, now)
+		return step{do: doKill, kill: []victim{last}, grace: last.grace}
 	}
 	for _, sb := range h.sandboxes {
 		if sb.ready {
@@ -242,7 +246,7 @@ func nextSandbox(w want, h have, now time.Time) step {
 func nextEphemeral(pod *corev1.Pod, h have, now time.Time, wake *time.Time) (step, bool) {
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if len(h.containers[c.Name]) > 0 || h.waiting(c.Name, now, wake) {
+		if len(h.containers[c.Name]) > 0 || h.waiting(c.Name, containerHash(c), now, wake) {
 			continue
 		}
 		return step{do: doStart, container: c}, true
@@ -281,7 +285,7 @@ func nextInit(pod *corev1.Pod, h have, now time.Time, wake *time.Time) (step, bo
 // wait, wake is moved up to the time of the start.
 func (h have) start(pod *corev1.Pod, c *corev1.Container, now time.Time, wake *time.Time) step {
 	cur, exists := h.current(c.Name)
-	if exists && cur.state == stateRunning || h.waiting(c.Name, now, wake) {
+	if exists && cur.state == stateRunning || h.waiting(c.Name, containerHash(c), now, wake) {
 		return step{}
 	}
 	s := step{do: doStart, container: c, attempt: h.attempts(pod, c.Name)}
@@ -294,7 +298,7 @@ func (h have) start(pod *corev1.Pod, c *corev1.Container, now time.Time, wake *t
 	if cur.state == stateExited && !mayRestart(pod, c, cur.exit) {
 		return step{}
 	}
-	wait, following := h.crashWait(cur)
+	wait, following := h.crashWait(c, cur)
 	if at := cur.finished.Add(wait); cur.state == stateExited && now.Before(at) {
 		sooner(wake, at)
 		return step{}
@@ -308,15 +312,16 @@ const (
 	crashCalm  = 10 * time.Minute // running for as long clears the record
 )
 
-// crashWait is how long to wait after c's end, and what its successor should
-// note as its own wait. The first restart is immediate.
-func (h have) crashWait(c containerStatus) (wait, following time.Duration) {
+// crashWait is how long to wait after the end of an attempt at a container, and
+// what its successor should note as its own wait. The first restart is
+// immediate, and so is that of a container whose image was changed.
+func (h have) crashWait(spec *corev1.Container, c containerStatus) (wait, following time.Duration) {
 	longest := h.crashing
 	if longest == 0 {
 		longest = 5 * time.Minute
 	}
 	first := min(crashFirst, longest)
-	if c.backoff == 0 || !c.started.IsZero() && c.finished.Sub(c.started) > crashCalm {
+	if c.backoff == 0 || c.hash != "" && c.hash != containerHash(spec) || !c.started.IsZero() && c.finished.Sub(c.started) > crashCalm {
 		return 0, first
 	}
 	return c.backoff, min(2*c.backoff, longest)
@@ -424,11 +429,11 @@ func (h have) attempts(pod *corev1.Pod, name string) uint32 {
 	return 0
 }
 
-// waiting says whether name's start failed lately; wake is moved up to the time
-// of the next try.
-func (h have) waiting(name string, now time.Time, wake *time.Time) bool {
+// waiting says whether name's start failed lately, and it is not another image
+// by now; wake is moved up to the time of the next try.
+func (h have) waiting(name, hash string, now time.Time, wake *time.Time) bool {
 	st, ok := h.stalled[name]
-	if !ok || !now.Before(st.until) {
+	if !ok || !now.Before(st.until) || st.hash != "" && st.hash != hash {
 		return false
 	}
 	sooner(wake, st.until)
@@ -529,6 +534,20 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 	}
 	return all
 }
+
+// graceLeft is what those before left of a deleted pod's grace. A little is
+// always left, unless the pod was given none.
+func graceLeft(pod *corev1.Pod, grace int64, now time.Time) int64 {
+	if pod.DeletionTimestamp == nil || grace <= 0 {
+		return grace
+	}
+	left := int64(math.Ceil(pod.DeletionTimestamp.Sub(now).Seconds()))
+	return min(grace, max(left, graceLeast))
+}
+
+// graceLeast is the seconds that a container gets at least, however long those
+// took that had to end before it.
+const graceLeast = 2
 
 // graceOf is how long a pod's containers get to end by themselves, in seconds.
 func graceOf(pod *corev1.Pod) int64 {

@@ -125,6 +125,7 @@ func TestNext(t *testing.T) {
 		{"one started", pod(always, "a", "b"), false, sandboxed(running("a")), "start b #0"},
 		{"all run", pod(always, "a", "b"), false, sandboxed(running("a"), running("b")), "wait"},
 		{"image trouble does not hold up others", pod(always, "a", "b"), false, stalledAt(sandboxed(), "a", time.Second), "start b #0"},
+		{"image trouble, image changed", pod(always, "a"), false, have{sandboxes: sandboxed().sandboxes, stalled: map[string]stall{"a": {until: now.Add(time.Second), hash: "old"}}}, "start a #0"},
 		{"only image trouble left", pod(always, "a", "b"), false, stalledAt(sandboxed(running("b")), "a", time.Second), "wait 1s"},
 
 		{"first init", pod(always, "init:i", "init:j", "a"), false, sandboxed(), "start i #0"},
@@ -147,6 +148,7 @@ func TestNext(t *testing.T) {
 		{"crash loop", pod(always, "a"), false, sandboxed(with(exited("a", 1, 3*time.Second), func(c *containerStatus) { c.backoff = 10 * time.Second })), "wait 7s"},
 		{"crash loop over", pod(always, "a"), false, sandboxed(with(exited("a", 1, 10*time.Second), func(c *containerStatus) { c.backoff, c.attempt = 10*time.Second, 4 })), "start a #5"},
 		{"calm clears the record", pod(always, "a"), false, sandboxed(with(exited("a", 1, 0), func(c *containerStatus) { c.backoff, c.started = time.Minute, ago(time.Hour) })), "start a #1"},
+		{"new image after a crash", pod(always, "a"), false, sandboxed(with(exited("a", 1, 0), func(c *containerStatus) { c.backoff, c.hash = time.Minute, "old" })), "start a #1"},
 		{"on failure, failed", pod(onFailure, "a", "b"), false, sandboxed(exited("a", 1, 0), running("b")), "start a #1"},
 		{"on failure, done", pod(onFailure, "a", "b"), false, sandboxed(exited("a", 0, 0), running("b")), "wait"},
 		{"never", pod(never, "a", "b"), false, sandboxed(exited("a", 1, 0), running("b")), "wait"},
@@ -196,7 +198,7 @@ func TestCrashWaitDoublesToItsLimit(t *testing.T) {
 	c := exited("a", 1, 0)
 	var waits []string
 	for range 8 {
-		wait, following := have{}.crashWait(c)
+		wait, following := have{}.crashWait(&corev1.Container{Name: "a", Image: "i"}, c)
 		waits = append(waits, wait.String())
 		c.backoff = following
 	}

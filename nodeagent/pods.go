@@ -191,16 +191,32 @@ func (s *podSet) listed() []*corev1.Pod {
 	return out
 }
 
-// byName finds a pod by namespace and name.
+// byName finds a pod by namespace and name: the youngest, if one of that name is
+// still being cleared away.
 func (s *podSet) byName(namespace, name string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var found *worker
 	for _, w := range s.workers {
-		if w.name == namespace+"/"+name {
-			return w
+		if w.name == namespace+"/"+name && (found == nil || w.isYounger(found)) {
+			found = w
 		}
 	}
-	return nil
+	return found
+}
+
+// isYounger compares by what the API says of pods that it still has.
+func (w *worker) isYounger(than *worker) bool {
+	if a, b := w.isVanished(), than.isVanished(); a != b {
+		return b
+	}
+	return w.born.After(than.born)
+}
+
+func (w *worker) isVanished() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.vanished
 }
 
 // close keeps workers from starting again; the agent then waits for those at

@@ -237,7 +237,7 @@ func (w *worker) ended(pod *corev1.Pod, c *corev1.Container, h have, cur contain
 	if wa.stop != nil || !mayRestart(pod, c, cur.exit) || initIndex(pod, c.Name) >= 0 && !sidecar(c) && h.begun(pod) {
 		return
 	}
-	wait, _ := h.crashWait(cur)
+	wait, _ := h.crashWait(c, cur)
 	if wait == 0 {
 		return // restarted at once
 	}

@@ -25,9 +25,9 @@ func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 		if s.why != "" && h.phase(wa.pod, time.Now()) != corev1.PodPending {
 			w.event(wa.pod, corev1.EventTypeNormal, "SandboxChanged", s.why)
 		}
-		return w.note("", w.makeSandbox(ctx, wa.pod, s.attempt))
+		return w.note("", "", w.makeSandbox(ctx, wa.pod, s.attempt))
 	case doStart:
-		return w.note(s.container.Name, w.startContainer(ctx, wa.pod, h, s))
+		return w.note(s.container.Name, containerHash(s.container), w.startContainer(ctx, wa.pod, h, s))
 	case doKill:
 		return w.kill(ctx, wa.pod, s.kill)
 	case doResize:
@@ -35,7 +35,7 @@ func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 		if err != nil && w.resizing.failed == "" {
 			w.event(wa.pod, corev1.EventTypeWarning, "ResizeError", resizeText("Pod resize error", wa.pod, err.Error()))
 		}
-		return w.note(stalledResize, err)
+		return w.note(stalledResize, "", err)
 	case doDrop:
 		return w.drop(ctx, h)
 	}
@@ -54,7 +54,7 @@ func (e *startError) Error() string { return e.reason + ": " + e.message }
 // note turns a failed start into a stall: a sandbox is tried again after a
 // second, then ever later up to half a minute, and a container after 10 seconds
 // and later; unless the error names its own time.
-func (w *worker) note(name string, err error) error {
+func (w *worker) note(name, hash string, err error) error {
 	if err == nil {
 		delete(w.stalled, name)
 		delete(w.failures, name)
@@ -76,7 +76,7 @@ func (w *worker) note(name string, err error) error {
 		}
 		until = time.Now().Add(min(wait, 30*time.Second))
 	}
-	w.stalled[name] = stall{reason: failed.reason, message: failed.message, until: until}
+	w.stalled[name] = stall{reason: failed.reason, message: failed.message, until: until, hash: hash}
 	w.a.log.Info("start failed", "pod", w.name, "container", name, "err", err)
 	return nil
 }
@@ -110,7 +110,7 @@ func (w *worker) killOne(ctx context.Context, pod *corev1.Pod, v victim) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		grace = max(grace-int64(time.Since(begin).Seconds()), 2)
+		grace = max(grace-int64(time.Since(begin).Seconds()), graceLeast)
 	}
 	if err := w.a.cfg.Runtime.StopContainer(ctx, v.id, grace); err != nil && !isNotFound(err) {
 		return fmt.Errorf("stop container %s: %w", v.name, err)

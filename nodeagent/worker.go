@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type worker struct {
 	finished bool               // nothing runs, nothing is held
 	promised *corev1.Pod        // as if it asked for what it was promised
 	stale    bool               // what fills the volumes has changed
+	changed  bool               // the pod itself has
 
 	// Only the worker's goroutine touches these. They spare work or errors;
 	// a worker without them would do the same, later.
@@ -50,13 +52,14 @@ type worker struct {
 	filled       *corev1.Pod // from which the volumes were last filled
 	startedAt    time.Time
 	last         have
+	backedOff    map[string]string // the attempt of which was told that it has to wait, by container name
 	allotted     *allotment
 	resizing     resizing
 }
 
 func newWorker(a *Agent, pod *corev1.Pod) *worker {
 	w := &worker{a: a, uid: pod.UID, name: fullName(pod), static: isStatic(pod), pod: pod, born: time.Now(),
-		known: map[string]containerStatus{}, stalled: map[string]stall{}, failures: map[string]int{}}
+		known: map[string]containerStatus{}, stalled: map[string]stall{}, failures: map[string]int{}, backedOff: map[string]string{}}
 	if !pod.CreationTimestamp.IsZero() {
 		w.born = pod.CreationTimestamp.Time
 	}
@@ -68,6 +71,7 @@ func newWorker(a *Agent, pod *corev1.Pod) *worker {
 func (w *worker) set(pod *corev1.Pod) {
 	w.mu.Lock()
 	hurry := pod.DeletionTimestamp != nil && (w.pod.DeletionTimestamp == nil || graceOf(pod) < graceOf(w.pod))
+	w.changed = w.changed || pod.Generation != w.pod.Generation || !maps.Equal(pod.Labels, w.pod.Labels) || !maps.Equal(pod.Annotations, w.pod.Annotations)
 	w.pod = pod
 	w.vanished = false
 	if hurry && w.cancel != nil {
@@ -106,15 +110,20 @@ func (w *worker) refresh() {
 	w.touch()
 }
 
-// takeStale takes on what refresh asked for. A pod that waits for its volumes
-// need not wait any longer.
-func (w *worker) takeStale() {
+// takeNews takes on what refresh and set told of. A pod that waits for its
+// volumes, or for a container that could not be made, need not wait any longer;
+// only what registries said stays true.
+func (w *worker) takeNews() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stale {
-		w.stale, w.outdated = false, true
-		delete(w.stalled, "")
-		delete(w.failures, "")
+	stale, changed := w.stale, w.changed
+	w.stale, w.changed = false, false
+	w.mu.Unlock()
+	w.outdated = w.outdated || stale
+	for name, st := range w.stalled {
+		if (stale || changed) && name == "" || changed && st.reason != reasonPull && st.reason != reasonPullBackOff {
+			delete(w.stalled, name)
+			delete(w.failures, name)
+		}
 	}
 }
 
@@ -197,8 +206,11 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 	if w.a.pods.elder(w) && !w.hasBegun() {
 		return time.Time{}, false // touched again when the elder is forgotten
 	}
+	// replacing is true between the end of a container that is to be another one
+	// now and the start of that: nobody should see the pod without it.
+	replacing := false
 	for {
-		w.takeStale()
+		w.takeNews()
 		have, err := w.a.observe(ctx, w.uid, w.known)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -230,9 +242,12 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 		}
 		w.followResize(want.pod, have)
 		step := next(want, have, now)
-		w.report(want, have, step, now)
+		if !replacing || step.do != doStart {
+			w.report(want, have, step, now)
+		}
 		switch step.do {
 		case doNothing:
+			w.tellBackOff(want.pod, have, now)
 			w.syncMirror(ctx, want.pod)
 			return w.rest(ctx, want.pod, have, step, now), false
 		case doFinish:
@@ -247,6 +262,23 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 		}
 		if ctx.Err() != nil {
 			return time.Now(), false
+		}
+		replacing = step.do == doKill && step.replace
+	}
+}
+
+// tellBackOff tells, once for each attempt, that a container has to wait for its
+// next one.
+func (w *worker) tellBackOff(pod *corev1.Pod, h have, now time.Time) {
+	for _, c := range containersOf(pod) {
+		cur, ok := h.current(c.Name)
+		if !ok || cur.state != stateExited || w.backedOff[c.Name] == cur.id || !mayRestart(pod, c, cur.exit) {
+			continue
+		}
+		if wait, _ := h.crashWait(c, cur); now.Before(cur.finished.Add(wait)) {
+			w.backedOff[c.Name] = cur.id
+			w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "BackOff",
+				fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, pod.Name, pod.Namespace, pod.UID))
 		}
 	}
 }
