@@ -158,7 +158,7 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 	a.background = newBackground()
 	a.follower, a.trust, a.certificates = newFollower(a), newTrustBundles(a), newPodCertificates(a)
 	a.volumes = &volume.Host{RootDir: cfg.RootDir, Objects: &volumeObjects{objects{a: a}}, NodeAllocatable: a.allocatable}
-	a.probes = probe.NewSet(probe.Config{Exec: a.probeExec, Changed: a.pods.wake, Unhealthy: a.probeUnhealthy})
+	a.probes = probe.NewSet(probe.Config{Exec: a.probeExec, Changed: a.pods.wake, Tell: a.probeTold})
 	a.cgroups = newCgroups(a)
 	return a, nil
 }

@@ -3,10 +3,11 @@ package nodeagent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-client/pkg"
+	utilexec "k8s.io/utils/exec"
 
 	"orrery.dev/nodeagent/probe"
 )
@@ -40,19 +41,24 @@ func (w *worker) probeResults(h have) map[string]probed {
 	return out
 }
 
-// probeExec runs a probe's command in its container.
-func (a *Agent) probeExec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Second)
-	defer cancel()
+// probeExec runs a probe's command in its container. The runtime keeps the time:
+// what passes until the command runs does not count.
+func (a *Agent) probeExec(ctx context.Context, id string, command []string, timeout time.Duration) (ok bool, output string, err error) {
 	stdout, stderr, err := a.cfg.Runtime.ExecSync(ctx, id, command, timeout)
-	if err != nil && len(stdout)+len(stderr) == 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("command timed out: %q timed out after %s", command, timeout)
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return true, string(append(stdout, stderr...)), nil
+	case errors.As(err, &exit):
+		return exit.ExitStatus() == 0, string(append(stdout, stderr...)), nil
+	case errors.Is(err, cri.ErrCommandTimedOut):
+		return false, err.Error(), nil
 	}
-	return append(stdout, stderr...), err
+	return false, "", err
 }
 
-func (a *Agent) probeUnhealthy(pod *corev1.Pod, container string, kind probe.Kind, output string) {
+func (a *Agent) probeTold(pod *corev1.Pod, container, reason, text string) {
 	if w := a.pods.get(pod.UID); w != nil {
-		w.containerEvent(pod, container, corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %s", kind, output))
+		w.containerEvent(pod, container, corev1.EventTypeWarning, reason, text)
 	}
 }

@@ -25,16 +25,9 @@ import (
 const maxOutput = 10 << 10 // bytes of a response that are looked at
 
 // exec passes when the command ends with 0.
-func (s *Set) exec(ctx context.Context, t Target, command []string, timeout time.Duration) (bool, string) {
-	command = expandCommand(command, t.Container.Env)
-	out, err := s.cfg.Exec(ctx, t.ID, command, timeout)
-	if err == nil {
-		return true, string(out)
-	}
-	if len(out) == 0 {
-		return false, err.Error()
-	}
-	return false, string(out)
+func (s *Set) exec(ctx context.Context, t Target, command []string, timeout time.Duration) finding {
+	ok, output, err := s.cfg.Exec(ctx, t.ID, expandCommand(command, t.Container.Env), timeout)
+	return finding{ok: ok, output: output, err: err}
 }
 
 // expandCommand replaces $(NAME) by values that the container's spec gives
@@ -59,10 +52,10 @@ func expandCommand(command []string, env []corev1.EnvVar) []string {
 
 // probeHTTP passes on any status from 200 to 399. Redirects to another host
 // are not followed: they pass with a warning upstream, and here.
-func probeHTTP(ctx context.Context, t Target, get *corev1.HTTPGetAction, timeout time.Duration) (bool, string) {
+func probeHTTP(ctx context.Context, t Target, get *corev1.HTTPGetAction, timeout time.Duration) finding {
 	port, err := Port(get.Port, t.Container)
 	if err != nil {
-		return false, err.Error()
+		return finding{err: err}
 	}
 	host := get.Host
 	if host == "" {
@@ -72,7 +65,7 @@ func probeHTTP(ctx context.Context, t Target, get *corev1.HTTPGetAction, timeout
 	defer cancel()
 	req, err := Request(ctx, get, net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
-		return false, err.Error()
+		return finding{err: err}
 	}
 	client := http.Client{
 		Transport: &http.Transport{
@@ -90,14 +83,17 @@ func probeHTTP(ctx context.Context, t Target, get *corev1.HTTPGetAction, timeout
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return false, err.Error()
+		return finding{output: err.Error()}
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
-	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
-		return true, string(body)
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode >= 400:
+		return finding{output: fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)}
+	case resp.StatusCode >= 300:
+		return finding{ok: true, warning: true, output: "Probe terminated redirects, Response body: " + string(body)}
 	}
-	return false, fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)
+	return finding{ok: true, output: string(body)}
 }
 
 // Request makes the request of an HTTP probe or hook to address.
@@ -149,10 +145,10 @@ func Port(p intstr.IntOrString, c *corev1.Container) (int, error) {
 }
 
 // probeTCP passes when the port accepts a connection.
-func probeTCP(ctx context.Context, t Target, tcp *corev1.TCPSocketAction, timeout time.Duration) (bool, string) {
+func probeTCP(ctx context.Context, t Target, tcp *corev1.TCPSocketAction, timeout time.Duration) finding {
 	port, err := Port(tcp.Port, t.Container)
 	if err != nil {
-		return false, err.Error()
+		return finding{err: err}
 	}
 	host := tcp.Host
 	if host == "" {
@@ -161,20 +157,20 @@ func probeTCP(ctx context.Context, t Target, tcp *corev1.TCPSocketAction, timeou
 	d := net.Dialer{Timeout: timeout}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
-		return false, err.Error()
+		return finding{output: err.Error()}
 	}
 	conn.Close()
-	return true, ""
+	return finding{ok: true}
 }
 
 // probeGRPC passes when the standard health service says SERVING.
-func probeGRPC(ctx context.Context, t Target, g *corev1.GRPCAction, timeout time.Duration) (bool, string) {
+func probeGRPC(ctx context.Context, t Target, g *corev1.GRPCAction, timeout time.Duration) finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	address := net.JoinHostPort(t.IP, strconv.Itoa(int(g.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent("kube-probe/1.37"), grpc.WithNoProxy())
 	if err != nil {
-		return false, err.Error()
+		return finding{output: err.Error()}
 	}
 	defer conn.Close()
 	service := ""
@@ -182,15 +178,16 @@ func probeGRPC(ctx context.Context, t Target, g *corev1.GRPCAction, timeout time
 		service = *g.Service
 	}
 	resp, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	fail := func(format string, args ...any) finding { return finding{output: fmt.Sprintf(format, args...)} }
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return false, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", err)
+		return fail("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", err)
 	case status.Code(err) == codes.DeadlineExceeded:
-		return false, fmt.Sprintf("timeout: failed to connect service %q within %v: %s", address, timeout, err)
+		return fail("timeout: failed to connect service %q within %v: %s", address, timeout, err)
 	case err != nil:
-		return false, fmt.Sprintf("error: health rpc probe failed: %s", err)
+		return fail("error: health rpc probe failed: %s", err)
 	case resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
-		return false, fmt.Sprintf("service unhealthy (responded with %q)", resp.GetStatus())
+		return fail("service unhealthy (responded with %q)", resp.GetStatus())
 	}
-	return true, "service healthy"
+	return finding{ok: true, output: "service healthy"}
 }

@@ -20,23 +20,24 @@ import (
 
 // patient is a container whose exec probe answers as fails says.
 type patient struct {
-	fails     atomic.Bool
-	probes    atomic.Int32
-	changes   atomic.Int32
-	unhealthy atomic.Int32
+	fails   atomic.Bool
+	broken  atomic.Bool
+	probes  atomic.Int32
+	changes atomic.Int32
+	told    atomic.Value // string
 }
 
 func (p *patient) set() *Set {
 	return NewSet(Config{
-		Exec: func(context.Context, string, []string, time.Duration) ([]byte, error) {
+		Exec: func(context.Context, string, []string, time.Duration) (bool, string, error) {
 			p.probes.Add(1)
-			if p.fails.Load() {
-				return []byte("sick"), errors.New("exit 1")
+			if p.broken.Load() {
+				return false, "", errors.New("runtime is down")
 			}
-			return nil, nil
+			return !p.fails.Load(), "sick", nil
 		},
-		Changed:   func(types.UID) { p.changes.Add(1) },
-		Unhealthy: func(*corev1.Pod, string, Kind, string) { p.unhealthy.Add(1) },
+		Changed: func(types.UID) { p.changes.Add(1) },
+		Tell:    func(_ *corev1.Pod, _ string, reason, text string) { p.told.Store(reason + ": " + text) },
 	})
 }
 
@@ -109,6 +110,27 @@ func TestLivenessWaitsForStartup(t *testing.T) {
 	})
 }
 
+// TestProbeThatCouldNotBeMade sees to it that trouble of the runtime is not held
+// against the container.
+func TestProbeThatCouldNotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patient{}
+		s := p.set()
+		defer s.Close()
+		s.Watch(target(func(c *corev1.Container) { c.LivenessProbe, c.ReadinessProbe = execProbe(1, 1), execProbe(1, 1) }))
+		time.Sleep(2 * time.Second)
+		p.broken.Store(true)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if v, _ := s.Result("u", "c"); v.Failed != "" || !v.Ready {
+			t.Errorf("%+v", v)
+		}
+		if told := p.told.Load(); !strings.HasSuffix(told.(string), "probe errored and resulted in unknown state: runtime is down") {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
 func TestRestartedContainerStartsAfresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patient{}
@@ -157,14 +179,14 @@ func TestHTTP(t *testing.T) {
 	tgt := target(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: int32(n)}} })
 	for path, want := range map[string]bool{"/ok": true, "/redirect": true, "/away": true, "/sick": false, "/host": true} {
 		get := &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("web"), HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "me"}}}
-		if got, out := probeHTTP(context.Background(), tgt, get, time.Second); got != want {
-			t.Errorf("%s: %v (%s), want %v", path, got, out, want)
+		if got := probeHTTP(context.Background(), tgt, get, time.Second); got.ok != want || got.warning != (path == "/away") {
+			t.Errorf("%s: %+v, want %v", path, got, want)
 		}
 	}
-	if ok, _ := probeTCP(context.Background(), tgt, &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(n))}, time.Second); !ok {
-		t.Error("tcp probe of an open port failed")
+	if f := probeTCP(context.Background(), tgt, &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(n))}, time.Second); !f.ok {
+		t.Errorf("tcp probe of an open port: %+v", f)
 	}
-	if ok, out := probeTCP(context.Background(), tgt, &corev1.TCPSocketAction{Port: intstr.FromString("none")}, time.Second); ok || !strings.Contains(out, "invalid port") {
-		t.Errorf("tcp probe of an unknown port: %v %s", ok, out)
+	if f := probeTCP(context.Background(), tgt, &corev1.TCPSocketAction{Port: intstr.FromString("none")}, time.Second); f.err == nil || !strings.Contains(f.err.Error(), "invalid port") {
+		t.Errorf("tcp probe of an unknown port: %+v", f)
 	}
 }

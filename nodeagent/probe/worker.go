@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -21,12 +22,13 @@ const (
 
 // Config connects probes to their node agent.
 type Config struct {
-	// Exec runs a command in a container.
-	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (output []byte, err error)
+	// Exec runs a command in a container and says whether it ended well, and in
+	// time. An error means that this is not known.
+	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (ok bool, output string, err error)
 	// Changed is called when a verdict on one of a pod's containers changed.
 	Changed func(pod types.UID)
-	// Unhealthy is called for each probe that fails.
-	Unhealthy func(pod *corev1.Pod, container string, kind Kind, output string)
+	// Tell is called for each probe that fails or has something to say.
+	Tell func(pod *corev1.Pod, container string, reason, text string)
 }
 
 // Target is a running container that is to be probed.
@@ -164,23 +166,46 @@ func (s *Set) work(ctx context.Context, c *container, t Target, kind Kind, p *co
 			wait = min(period, time.Second)
 			continue
 		}
-		ok, output := s.once(ctx, t, p)
+		f := s.once(ctx, t, p)
 		if ctx.Err() != nil {
 			return
 		}
-		if !ok {
-			s.cfg.Unhealthy(t.Pod, t.Container.Name, kind, output)
-		}
-		if !run.decided(ok, p) {
+		s.tell(t, kind, f)
+		// A probe that could not be made says nothing about the container.
+		if f.err != nil || !run.decided(f.ok, p) {
 			continue
 		}
-		if s.judge(c, kind, ok, output) {
+		if s.judge(c, kind, f.ok, f.output) {
 			s.cfg.Changed(t.Pod.UID)
 		}
-		if kind == Startup || kind == Liveness && !ok {
+		if kind == Startup || kind == Liveness && !f.ok {
 			return
 		}
 	}
+}
+
+// tell tells of a probe that did not simply pass.
+func (s *Set) tell(t Target, kind Kind, f finding) {
+	reason, text := "Unhealthy", ""
+	switch {
+	case f.err != nil:
+		text = fmt.Sprintf("%s probe errored and resulted in unknown state: %v", kind, f.err)
+	case !f.ok:
+		text = fmt.Sprintf("%s probe failed: %s", kind, f.output)
+	case f.warning:
+		reason, text = "ProbeWarning", fmt.Sprintf("%s probe warning: %s", kind, f.output)
+	default:
+		return
+	}
+	s.cfg.Tell(t.Pod, t.Container.Name, reason, text)
+}
+
+// finding is what one probe found.
+type finding struct {
+	ok      bool
+	warning bool // passed, but
+	output  string
+	err     error // it could not be made
 }
 
 // tally counts equal results in a row.
@@ -224,8 +249,8 @@ func (s *Set) judge(c *container, kind Kind, ok bool, output string) bool {
 	return c.verdict != before
 }
 
-// once probes one time; an error of the machinery counts as a failure.
-func (s *Set) once(ctx context.Context, t Target, p *corev1.Probe) (bool, string) {
+// once probes one time.
+func (s *Set) once(ctx context.Context, t Target, p *corev1.Probe) finding {
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	switch {
 	case p.Exec != nil:
@@ -237,5 +262,5 @@ func (s *Set) once(ctx context.Context, t Target, p *corev1.Probe) (bool, string
 	case p.GRPC != nil:
 		return probeGRPC(ctx, t, p.GRPC, timeout)
 	}
-	return false, "missing probe handler"
+	return finding{err: fmt.Errorf("missing probe handler for %s_%s:%s", t.Pod.Name, t.Pod.Namespace, t.Container.Name)}
 }
