@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,16 +32,16 @@ func typesUID(s string) types.UID { return types.UID(s) }
 // seconds and whenever something asks for it, written on change and every 5
 // minutes.
 func (a *Agent) keepNode(ctx context.Context) error {
-	said := ""
+	complained := ""
 	for {
 		err := a.register(ctx)
 		if err == nil {
 			break
 		}
 		// A server that is not there yet may be the one that we start.
-		if text := err.Error(); text != said && !utilnet.IsConnectionRefused(err) {
+		if text := err.Error(); text != complained && !utilnet.IsConnectionRefused(err) {
 			a.log.Warn("node not registered", "err", err)
-			said = text
+			complained = text
 		}
 		sleep(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
@@ -57,6 +58,7 @@ func (a *Agent) keepNode(ctx context.Context) error {
 	defer look.Stop()
 	var written time.Time
 	var last *corev1.NodeStatus
+	var listed types.UID // of the node whose volume drivers are listed
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,6 +76,9 @@ func (a *Agent) keepNode(ctx context.Context) error {
 			} else {
 				last, written = status, time.Now()
 			}
+		}
+		if node := a.node.Load(); node != nil && node.UID != listed && !a.cfg.Simulated && a.listDrivers(ctx, node) == nil {
+			listed = node.UID
 		}
 		if !a.isReady(status) {
 			again = min(again, time.Second) // a node that comes up should not be kept waiting
@@ -171,6 +176,24 @@ func (a *Agent) register(ctx context.Context) error {
 	}
 	a.node.Store(had)
 	return nil
+}
+
+// listDrivers makes the node's CSINode, which lists the volume drivers that have
+// registered with it: none, so far. The scheduler looks at it.
+func (a *Agent) listDrivers(ctx context.Context, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := a.clients.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name,
+		// What upstream's volume plugins once did and drivers do now.
+		Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
+			"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+	}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 func (a *Agent) nodeLabels() map[string]string {

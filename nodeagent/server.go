@@ -11,12 +11,12 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -242,7 +242,8 @@ func (a *Agent) podOf(r *http.Request) (*corev1.Pod, error) {
 	return worker.wanted(), nil
 }
 
-// containerOf finds a container's id; previous is the attempt before the last.
+// containerOf finds a container's id; previous is the attempt that its status
+// has as the last state.
 func (a *Agent) containerOf(ctx context.Context, pod *corev1.Pod, name string, previous bool) (containerStatus, error) {
 	if containerNamed(pod, name) == nil {
 		return containerStatus{}, fmt.Errorf("container %q not found in pod %q", name, pod.Name)
@@ -252,22 +253,45 @@ func (a *Agent) containerOf(ctx context.Context, pod *corev1.Pod, name string, p
 		return containerStatus{}, err
 	}
 	all := h.containers[name]
+	told := a.toldOf(pod.UID, name)
 	if previous {
-		if len(all) < 2 {
-			return containerStatus{}, fmt.Errorf("previous terminated container %q in pod %q not found", name, pod.Name)
+		for i, c := range all {
+			if last := told.LastTerminationState.Terminated; i > 0 && last == nil || last != nil && last.ContainerID == a.containerID(c.id) {
+				return c, nil
+			}
 		}
-		return all[1], nil
+		return containerStatus{}, fmt.Errorf("previous terminated container %q in pod %q not found", name, pod.Name)
 	}
 	if len(all) == 0 {
-		waiting := "ContainerCreating"
-		if st := a.statuses.latest(pod.UID); st != nil {
-			for _, s := range append(append([]corev1.ContainerStatus{}, st.InitContainerStatuses...), st.ContainerStatuses...) {
-				if s.Name == name && s.State.Waiting != nil {
-					waiting = strings.TrimSuffix(s.State.Waiting.Reason+": "+s.State.Waiting.Message, ": ")
+		return containerStatus{}, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod.Name, whyWaiting(told))
+	}
+	return all[0], nil
+}
+
+// toldOf is the status of a container as it was last told.
+func (a *Agent) toldOf(uid types.UID, name string) corev1.ContainerStatus {
+	if st := a.statuses.latest(uid); st != nil {
+		for _, list := range [][]corev1.ContainerStatus{st.ContainerStatuses, st.InitContainerStatuses, st.EphemeralContainerStatuses} {
+			for _, s := range list {
+				if s.Name == name {
+					return s
 				}
 			}
 		}
-		return containerStatus{}, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod.Name, waiting)
 	}
-	return all[0], nil
+	return corev1.ContainerStatus{}
+}
+
+// whyWaiting says in the words that clients know why there is no log yet.
+func whyWaiting(s corev1.ContainerStatus) string {
+	if s.State.Waiting == nil {
+		return "ContainerCreating"
+	}
+	switch s.State.Waiting.Reason {
+	case reasonPull:
+		return "image can't be pulled"
+	case reasonPullBackOff:
+		return "trying and failing to pull image"
+	}
+	return s.State.Waiting.Reason
 }

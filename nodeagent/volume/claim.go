@@ -46,7 +46,19 @@ func (h *Host) claim(ctx context.Context, r request) (Mounted, error) {
 		}
 		return m, own(m.Path, r.pod, readOnly)
 	}
+	if pv.Spec.CSI != nil {
+		return Mounted{}, noDriver(pv.Spec.CSI.Driver)
+	}
 	return Mounted{}, errors.New("no volume plugin matched")
+}
+
+// csi is a volume of a driver that registers with the node. None can, so far.
+func (h *Host) csi(_ context.Context, r request) (Mounted, error) {
+	return Mounted{}, noDriver(r.vol.CSI.Driver)
+}
+
+func noDriver(name string) error {
+	return fmt.Errorf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name %s not found in the list of registered CSI drivers", name)
 }
 
 // image is the content of an OCI image. It is pulled when a container that

@@ -73,6 +73,7 @@ func kinds() []kind {
 		{"kubernetes.io~projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, (*Host).projected, true},
 		{"kubernetes.io~claim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil || s.Ephemeral != nil }, (*Host).claim, false},
 		{"kubernetes.io~image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, (*Host).image, false},
+		{"kubernetes.io~csi", func(s *corev1.VolumeSource) bool { return s.CSI != nil }, (*Host).csi, false},
 	}
 }
 
