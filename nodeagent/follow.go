@@ -137,6 +137,8 @@ func (f *follower) followOnce(ctx context.Context, s source, w *followed, revisi
 	defer watcher.Stop()
 	for {
 		select {
+		case <-ctx.Done():
+			return revision
 		case <-w.ended:
 			return revision
 		case e, ok := <-watcher.ResultChan():
