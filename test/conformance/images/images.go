@@ -193,6 +193,9 @@ func (b *builder) pages(_ context.Context, _ tree, agnhost image) ([]image, erro
 			}
 			t.file(filepath.Base(file), 0o644, data)
 		}
+		// The test of image volumes knows the image by the system that upstream's is
+		// made of.
+		t.file("etc/os-release", 0o644, []byte("NAME=\"Alpine Linux\"\nID=alpine\n"))
 		layers, err := pack(t)
 		if err != nil {
 			return nil, err
