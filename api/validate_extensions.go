@@ -2,10 +2,7 @@ package api
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -55,96 +52,6 @@ func ValidatePriorityLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field
 		errs = append(errs, oneOf(l.Spec.Limited.LimitResponse.Type, at.Child("limited", "limitResponse", "type"), flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)...)
 	}
 	return errs
-}
-
-// ValidateMutatingWebhooks names the faults of a MutatingWebhookConfiguration.
-func ValidateMutatingWebhooks(c, _ *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[string]bool{}
-	for i := range c.Webhooks {
-		w, at := &c.Webhooks[i], field.NewPath("webhooks").Index(i)
-		errs = append(errs, validWebhook(webhook{w.Name, w.SideEffects, w.TimeoutSeconds, w.FailurePolicy, w.MatchPolicy, w.ClientConfig, w.AdmissionReviewVersions}, w.Rules, seen, at)...)
-		errs = append(errs, oneOfIfSet(w.ReinvocationPolicy, at.Child("reinvocationPolicy"), admissionv1.NeverReinvocationPolicy, admissionv1.IfNeededReinvocationPolicy)...)
-	}
-	return errs
-}
-
-// ValidateValidatingWebhooks names the faults of a ValidatingWebhookConfiguration.
-func ValidateValidatingWebhooks(c, _ *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[string]bool{}
-	for i := range c.Webhooks {
-		w, at := &c.Webhooks[i], field.NewPath("webhooks").Index(i)
-		errs = append(errs, validWebhook(webhook{w.Name, w.SideEffects, w.TimeoutSeconds, w.FailurePolicy, w.MatchPolicy, w.ClientConfig, w.AdmissionReviewVersions}, w.Rules, seen, at)...)
-	}
-	return errs
-}
-
-// webhook is what mutating and validating webhooks have in common.
-type webhook struct {
-	name        string
-	sideEffects *admissionv1.SideEffectClass
-	timeout     *int32
-	failure     *admissionv1.FailurePolicyType
-	match       *admissionv1.MatchPolicyType
-	client      admissionv1.WebhookClientConfig
-	versions    []string
-}
-
-func validWebhook(w webhook, rules []admissionv1.RuleWithOperations, seen map[string]bool, at *field.Path) field.ErrorList {
-	errs := validation.IsFullyQualifiedName(at.Child("name"), w.name)
-	if seen[w.name] {
-		errs = append(errs, field.Duplicate(at.Child("name"), w.name))
-	}
-	seen[w.name] = true
-	if w.sideEffects == nil {
-		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
-	} else {
-		errs = append(errs, oneOf(*w.sideEffects, at.Child("sideEffects"), admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)...)
-	}
-	if w.timeout != nil && (*w.timeout < 1 || *w.timeout > 30) {
-		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *w.timeout, "the timeout value must be between 1 and 30 seconds"))
-	}
-	errs = append(errs, oneOfIfSet(w.failure, at.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
-	errs = append(errs, oneOfIfSet(w.match, at.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)...)
-	if !slices.Contains(w.versions, "v1") && !slices.Contains(w.versions, "v1beta1") {
-		errs = append(errs, field.Invalid(at.Child("admissionReviewVersions"), w.versions, "must include at least one of v1, v1beta1"))
-	}
-	if (w.client.URL == nil) == (w.client.Service == nil) {
-		errs = append(errs, field.Required(at.Child("clientConfig"), "exactly one of url or service is required"))
-	}
-	if w.client.URL != nil {
-		errs = append(errs, validWebhookURL(*w.client.URL, at.Child("clientConfig", "url"))...)
-	}
-	if s := w.client.Service; s != nil {
-		errs = append(errs, required(s.Name, at.Child("clientConfig", "service", "name"))...)
-		errs = append(errs, required(s.Namespace, at.Child("clientConfig", "service", "namespace"))...)
-	}
-	for i, r := range rules {
-		here := at.Child("rules").Index(i)
-		for name, list := range map[string][]string{"apiGroups": r.APIGroups, "apiVersions": r.APIVersions, "resources": r.Resources} {
-			if len(list) == 0 {
-				errs = append(errs, field.Required(here.Child(name), ""))
-			}
-		}
-		if len(r.Operations) == 0 {
-			errs = append(errs, field.Required(here.Child("operations"), ""))
-		}
-	}
-	return errs
-}
-
-func validWebhookURL(raw string, at *field.Path) field.ErrorList {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return field.ErrorList{field.Required(at, "url must be a valid URL: "+err.Error()+"; desired format: https://host[/path]")}
-	case u.Scheme != "https":
-		return field.ErrorList{field.Invalid(at, u.Scheme, "'https' is the only allowed URL scheme; desired format: https://host[/path]")}
-	case u.Host == "":
-		return field.ErrorList{field.Invalid(at, u.Host, "host must be specified; desired format: https://host[/path]")}
-	}
-	return nil
 }
 
 // ValidateAPIService names the faults of an APIService.

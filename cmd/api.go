@@ -65,7 +65,8 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
-	addresses, chain, err := o.admission(store, kinds, authz)
+	types := server.NewFieldTypes(kinds)
+	addresses, chain, err := o.admission(store, kinds, types, authz)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		return nil, err
 	}
 	parts.server, err = server.New(server.Config{
-		Store: store, Kinds: kinds, Admission: chain,
+		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
 		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
 		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
@@ -161,6 +162,7 @@ func (o *apiOptions) authenticationInfo() (map[string]string, error) {
 		}
 		info["requestheader-allowed-names"] = string(names)
 		info["requestheader-username-headers"] = `["X-Remote-User"]`
+		info["requestheader-uid-headers"] = `["X-Remote-Uid"]`
 		info["requestheader-group-headers"] = `["X-Remote-Group"]`
 		info["requestheader-extra-headers-prefix"] = `["X-Remote-Extra-"]`
 	}
@@ -170,7 +172,7 @@ func (o *apiOptions) authenticationInfo() (map[string]string, error) {
 // nodePorts is upstream's default.
 var nodePorts = admission.PortRange{First: 30000, Last: 32767}
 
-func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
+func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, types *server.FieldTypes, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
 	var ranges []netip.Prefix
 	for text := range strings.SplitSeq(o.serviceCIDR, ",") {
 		prefix, err := netip.ParsePrefix(text)
@@ -183,7 +185,7 @@ func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, auth
 	if err != nil {
 		return nil, nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
-	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Kinds: kinds, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
+	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
 	if err != nil {
 		return nil, nil, err
 	}

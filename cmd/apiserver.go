@@ -54,7 +54,7 @@ type apiOptions struct {
 type ignoredFlags struct {
 	allowPrivileged, bootstrapTokens bool
 	authorizationMode                string
-	userHeaders, groupHeaders, extra []string
+	userHeaders, uidHeaders, groupHeaders, extra []string
 }
 
 func newAPIServerCommand() *cobra.Command {
@@ -98,6 +98,7 @@ func (i *ignoredFlags) flags(c *cobra.Command) {
 	f.BoolVar(&i.bootstrapTokens, "enable-bootstrap-token-auth", true, "always true")
 	f.StringVar(&i.authorizationMode, "authorization-mode", "Node,RBAC", "always Node,RBAC")
 	f.StringSliceVar(&i.userHeaders, "requestheader-username-headers", nil, "always X-Remote-User")
+	f.StringSliceVar(&i.uidHeaders, "requestheader-uid-headers", nil, "always X-Remote-Uid")
 	f.StringSliceVar(&i.groupHeaders, "requestheader-group-headers", nil, "always X-Remote-Group")
 	f.StringSliceVar(&i.extra, "requestheader-extra-headers-prefix", nil, "always X-Remote-Extra-")
 }

@@ -14,7 +14,7 @@ import (
 // which parts are atomic, by the schemas of all its versions: an owner may have
 // set a field through any of them. Without schemas it deduces: every list is
 // atomic.
-func (f *fieldManagers) customTypes(k *registry.Kind) (managedfields.TypeConverter, error) {
+func (f *FieldTypes) customTypes(k *registry.Kind) (managedfields.TypeConverter, error) {
 	models := map[string]*spec.Schema{}
 	for _, row := range f.kinds.Kinds() {
 		if row != k && row.Stored() != k.Stored() {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,14 +18,63 @@ import (
 	"orrery.dev/server/registry"
 )
 
+// FieldTypes tells how the fields of each kind are merged: which lists are sets
+// or maps, and which parts are replaced as a whole.
+type FieldTypes struct {
+	kinds *registry.Table
+	// builtIn knows the schemas of the built-in kinds. They take a while to
+	// parse, so not before the first write.
+	builtIn func() managedfields.TypeConverter
+
+	mu     sync.Mutex // protects custom
+	custom map[*registry.Kind]managedfields.TypeConverter
+}
+
+// NewFieldTypes makes one for the kinds of a table.
+func NewFieldTypes(kinds *registry.Table) *FieldTypes {
+	return &FieldTypes{
+		kinds: kinds,
+		builtIn: sync.OnceValue(func() managedfields.TypeConverter {
+			return applyconfigurations.NewTypeConverter(scheme.Scheme)
+		}),
+		custom: map[*registry.Kind]managedfields.TypeConverter{},
+	}
+}
+
+// Of is how the fields of a kind are merged.
+func (f *FieldTypes) Of(k *registry.Kind) (managedfields.TypeConverter, error) {
+	if !isCustom(k) {
+		return f.builtIn(), nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if types, ok := f.custom[k]; ok {
+		return types, nil
+	}
+	types, err := f.customTypes(k)
+	if err != nil {
+		return nil, err
+	}
+	// The rows of a definition are replaced with every change of it.
+	maps.DeleteFunc(f.custom, func(row *registry.Kind, _ managedfields.TypeConverter) bool {
+		return f.kinds.Find(row.GroupVersionResource()) != row
+	})
+	f.custom[k] = types
+	return types, nil
+}
+
+// isCustom reports whether a kind's schema isn't among those of the built-in
+// kinds.
+func isCustom(k *registry.Kind) bool {
+	return k.Unstructured() || !scheme.Scheme.Recognizes(k.GroupVersionKind)
+}
+
 // fieldManagers keeps book of who owns which field (metadata.managedFields), and
 // merges what is applied. There is one manager for each kind and subresource,
 // made when it is first needed.
 type fieldManagers struct {
 	kinds *registry.Table
-	// builtIn knows the schemas of the built-in kinds. They take a while to
-	// parse, so not before the first write.
-	builtIn func() managedfields.TypeConverter
+	types *FieldTypes
 
 	mu       sync.Mutex // protects managers
 	managers map[fieldManagerKey]fieldManagerEntry
@@ -42,14 +92,8 @@ type fieldManagerEntry struct {
 	manager *managedfields.FieldManager
 }
 
-func newFieldManagers(kinds *registry.Table) *fieldManagers {
-	return &fieldManagers{
-		kinds: kinds,
-		builtIn: sync.OnceValue(func() managedfields.TypeConverter {
-			return applyconfigurations.NewTypeConverter(scheme.Scheme)
-		}),
-		managers: map[fieldManagerKey]fieldManagerEntry{},
-	}
+func newFieldManagers(kinds *registry.Table, types *FieldTypes) *fieldManagers {
+	return &fieldManagers{kinds: kinds, types: types, managers: map[fieldManagerKey]fieldManagerEntry{}}
 }
 
 // of returns the manager of a kind's subresource ("" for the object itself).
@@ -72,14 +116,14 @@ func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfiel
 	hub := k.Hub().GroupVersion()
 	objects := objectFactory{f.kinds}
 	reset := resetFields(k, subresource)
-	if k.Unstructured() || !scheme.Scheme.Recognizes(k.GroupVersionKind) {
-		types, err := f.customTypes(k)
-		if err != nil {
-			return nil, err
-		}
+	types, err := f.types.Of(k)
+	if err != nil {
+		return nil, err
+	}
+	if isCustom(k) {
 		return managedfields.NewDefaultCRDFieldManager(types, objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 	}
-	return managedfields.NewDefaultFieldManager(f.builtIn(), objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
+	return managedfields.NewDefaultFieldManager(types, objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 }
 
 // resetFields are the fields that a write through this door cannot change, and

@@ -28,6 +28,9 @@ type Config struct {
 	Store     *storage.Store
 	Kinds     *registry.Table
 	Admission admission.Chain
+	// FieldTypes tells how the fields of the kinds are merged; nil: New makes
+	// its own.
+	FieldTypes *FieldTypes
 
 	// Authenticator says who is asking. A request that it does not know is
 	// anonymous if Anonymous is set, else refused with 401.
@@ -171,9 +174,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.FieldTypes == nil {
+		cfg.FieldTypes = NewFieldTypes(cfg.Kinds)
+	}
 	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
 	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
-	s.fields = newFieldManagers(cfg.Kinds)
+	s.fields = newFieldManagers(cfg.Kinds, cfg.FieldTypes)
 	s.webhooks = admission.NewCaller(cfg.Store)
 	if d, ok := cfg.Documents.(RemoteDiscovery); ok {
 		s.remotes.publish = d.SetRemote

@@ -3,9 +3,9 @@ package admission
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -23,6 +23,9 @@ type Config struct {
 	// Kinds converts objects to the versions that webhooks want; nil: they are
 	// shown the stored version.
 	Kinds *registry.Table
+	// Types knows the schemas of kinds, by which policies merge what they apply;
+	// nil: they can only make patches.
+	Types func(*registry.Kind) (managedfields.TypeConverter, error)
 	// CheckGrant refuses roles and bindings that hand out more than their
 	// author has; nil: all may.
 	CheckGrant func(ctx context.Context, who user.Info, obj, old runtime.Object) error
@@ -57,14 +60,15 @@ func All(c Config) (Chain, error) {
 		podResize(c.Reader),
 	}
 	hooks := newWebhooks(c.Reader, c.Kinds, c.Authorizer)
+	policies := newPolicies(hooks, c.Types)
 	chain = append(chain,
-		// Here mutating policies have their place.
-		hooks.mutating(slices.Clone(chain)),
+		policies.mutating(),
+		hooks.mutating(),
 		// After the webhooks, what must see what those made of the object.
 		c.Addresses.plugin(),
 	)
 	if c.CheckGrant != nil {
 		chain = append(chain, grantCheck(c.CheckGrant))
 	}
-	return append(chain, newPolicies(hooks).plugin(), hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
+	return append(chain, policies.validating(), hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,16 @@ type Request struct {
 	Annotate func(key, value string)
 
 	finish []func(ctx context.Context, stored runtime.Object)
+	rounds
+}
+
+// rounds is what Mutate remembers of one request. Policies and webhooks change an
+// object behind the backs of the plugins before them, so those see it once more,
+// and of the policies and webhooks themselves those that asked for it.
+type rounds struct {
+	second  bool
+	changed bool                      // by a policy or webhook
+	left    map[string]runtime.Object // by steps that may run again: what they made of the object
 }
 
 // OnFinish is for plugins that keep books (service addresses): f runs when the
@@ -90,6 +101,7 @@ func (r *Request) Is(group, resource string) bool {
 type Plugin struct {
 	Name     string
 	On       func(*Request) bool // nil: every request
+	Settled  bool                // Mutate runs once, when the others are done with the object
 	Mutate   func(context.Context, *Request) error
 	Validate func(context.Context, *Request) error
 }
@@ -97,10 +109,25 @@ type Plugin struct {
 // Chain is the plugins in running order.
 type Chain []Plugin
 
-// Mutate runs the mutating halves in order.
+// Mutate runs the mutating halves in order, twice if the first round made it
+// necessary, and those of settled plugins at the end.
 func (c Chain) Mutate(ctx context.Context, r *Request) error {
+	r.rounds = rounds{left: map[string]runtime.Object{}}
+	if err := c.mutate(ctx, r, false); err != nil {
+		return err
+	}
+	if r.changed {
+		r.second = true
+		if err := c.mutate(ctx, r, false); err != nil {
+			return err
+		}
+	}
+	return c.mutate(ctx, r, true)
+}
+
+func (c Chain) mutate(ctx context.Context, r *Request, settled bool) error {
 	for _, p := range c {
-		if p.Mutate == nil || p.On != nil && !p.On(r) {
+		if p.Settled != settled || p.Mutate == nil || p.On != nil && !p.On(r) {
 			continue
 		}
 		if err := p.Mutate(ctx, r); err != nil {
@@ -108,6 +135,24 @@ func (c Chain) Mutate(ctx context.Context, r *Request) error {
 		}
 	}
 	return nil
+}
+
+// due reports whether a step that somebody configured, a policy or a webhook, is
+// to run: always in the first round; in the second if it wants to see objects
+// again that others changed after it.
+func (r *Request) due(step string) bool {
+	if !r.second {
+		return true
+	}
+	left, ran := r.left[step]
+	return ran && !equality.Semantic.DeepEqual(left, r.Object)
+}
+
+// ran records that a step has run; again: it may do so once more.
+func (r *Request) ran(step string, again bool) {
+	if again && !r.second && r.Object != nil {
+		r.left[step] = r.Object.DeepCopyObject()
+	}
 }
 
 // Validate runs the validating halves in order.

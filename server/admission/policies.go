@@ -2,137 +2,88 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"orrery.dev/server/registry"
 )
 
-// policies judges requests by the cluster's ValidatingAdmissionPolicies: each
+// policies judges and changes requests by the cluster's admission policies: each
 // that a binding puts into force, for each of the objects that the binding takes
-// its parameters from.
+// its parameters from. What validating and mutating policies have in common is
+// here.
 type policies struct {
-	hooks    *webhooks // matches as for webhooks
-	programs *programs
+	hooks     *webhooks // matches as for webhooks
+	types     func(*registry.Kind) (managedfields.TypeConverter, error)
+	judgments programs[*validatingProgram]
+	changes   programs[*mutatingProgram]
 }
 
-func newPolicies(hooks *webhooks) *policies {
-	return &policies{hooks, newPrograms(hooks.reader, hooks.matcher.authz)}
+func newPolicies(hooks *webhooks, types func(*registry.Kind) (managedfields.TypeConverter, error)) *policies {
+	return &policies{hooks: hooks, types: types}
 }
 
-func (p *policies) plugin() Plugin {
-	return Plugin{
-		Name:     "ValidatingAdmissionPolicy",
-		On:       func(r *Request) bool { return !exempt(r) },
-		Validate: p.validate,
-	}
+// terms is when a policy applies: what policies of both kinds have in common.
+type terms struct {
+	name        string
+	failOpen    bool // failurePolicy Ignore
+	paramKind   *admissionregistrationv1.ParamKind
+	constraints *admissionregistrationv1.MatchResources
+	conditions  []admissionregistrationv1.MatchCondition
 }
 
-// verdict is what one policy, under one binding, says against a request.
-type verdict struct {
-	policy, binding string
-	message         string
-	expression      int // its place in the policy's validations
-	reason          metav1.StatusReason
-	actions         []admissionregistrationv1.ValidationAction
+// binding puts a policy into force, perhaps for fewer objects than it is about.
+type binding struct {
+	name   string
+	params *admissionregistrationv1.ParamRef
+	narrow *admissionregistrationv1.MatchResources
 }
 
-func (p *policies) validate(ctx context.Context, r *Request) error {
-	reader := p.hooks.reader
-	all, err := list[*admissionregistrationv1.ValidatingAdmissionPolicy](ctx, reader, schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}, "")
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	bindings, err := list[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, reader, schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"}, "")
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(all, func(a, b *admissionregistrationv1.ValidatingAdmissionPolicy) int {
-		return strings.Compare(a.Name, b.Name)
-	})
-	slices.SortFunc(bindings, func(a, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) int {
-		return strings.Compare(a.Name, b.Name)
-	})
-	var verdicts []verdict
-	for _, policy := range all {
-		for _, b := range bindings {
-			if b.Spec.PolicyName == policy.Name {
-				verdicts = append(verdicts, p.judge(ctx, r, policy, b)...)
-			}
-		}
-	}
-	return p.act(r, verdicts)
+// listByName reads all objects of a resource of the group, in the order in which
+// they are applied.
+func listByName[T metav1.Object](ctx context.Context, reader Reader, resource string) ([]T, error) {
+	all, err := list[T](ctx, reader, schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}, "")
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all, err
 }
 
-// judge asks one policy under one binding. What goes wrong on the way counts
-// against the request, or not, as the policy's failurePolicy says.
-func (p *policies) judge(ctx context.Context, r *Request, policy *admissionregistrationv1.ValidatingAdmissionPolicy, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) []verdict {
-	base := verdict{policy: policy.Name, binding: b.Name, actions: b.Spec.ValidationActions, reason: metav1.StatusReasonInvalid}
-	failure := func(err error) []verdict {
-		if f := policy.Spec.FailurePolicy; f != nil && *f == admissionregistrationv1.Ignore {
-			return nil
-		}
-		v := base
-		v.message = err.Error()
-		return []verdict{v}
+// applies works out whether a policy is about a request under a binding, in which
+// version it wants to see the object, and with which parameters; it is run once
+// for each of those.
+func (p *policies) applies(ctx context.Context, r *Request, t terms, b binding) (in invocation, params []runtime.Object, err error) {
+	in, ok, err := p.matches(ctx, r, t, b)
+	if err != nil || !ok {
+		return in, nil, err
 	}
-	in, ok, err := p.matches(ctx, r, policy, b)
-	if err != nil {
-		return failure(err)
+	if params, err = p.params(ctx, r, t, b); err != nil {
+		return in, nil, fmt.Errorf("failed to configure binding: %w", err)
 	}
-	if !ok {
-		return nil
-	}
-	params, err := p.params(ctx, r, policy, b)
-	if err != nil {
-		return failure(fmt.Errorf("failed to configure binding: %w", err))
-	}
-	var verdicts []verdict
-	for _, param := range params {
-		ok, err := p.conditions(ctx, r, in, policy, param)
-		if err != nil {
-			verdicts = append(verdicts, failure(err)...)
-			continue
-		}
-		if !ok {
-			continue
-		}
-		found, err := p.programs.run(ctx, r, in, policy, param, base)
-		if err != nil {
-			found = append(found, failure(err)...)
-		}
-		verdicts = append(verdicts, found...)
-	}
-	return verdicts
-}
-
-func (p *policies) conditions(ctx context.Context, r *Request, in invocation, policy *admissionregistrationv1.ValidatingAdmissionPolicy, param runtime.Object) (bool, error) {
-	if len(policy.Spec.MatchConditions) == 0 {
-		return true, nil
-	}
-	in.hook.conditions = policy.Spec.MatchConditions
-	return p.hooks.matcher.conditions(ctx, r, in, param, policy.Spec.ParamKind != nil)
+	return in, params, nil
 }
 
 // matches checks the policy's and the binding's constraints. The policy's say
 // in which version the object is judged.
-func (p *policies) matches(ctx context.Context, r *Request, policy *admissionregistrationv1.ValidatingAdmissionPolicy, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (invocation, bool, error) {
-	if policy.Spec.MatchConstraints == nil {
+func (p *policies) matches(ctx context.Context, r *Request, t terms, b binding) (invocation, bool, error) {
+	if t.constraints == nil {
 		return invocation{}, false, nil
 	}
-	in, ok, err := p.matchesResources(ctx, r, policy.Spec.MatchConstraints)
-	if !ok || err != nil || b.Spec.MatchResources == nil {
+	in, ok, err := p.matchesResources(ctx, r, t.constraints)
+	if !ok || err != nil || b.narrow == nil {
 		return in, ok, err
 	}
-	_, ok, err = p.matchesResources(ctx, r, b.Spec.MatchResources)
+	_, ok, err = p.matchesResources(ctx, r, b.narrow)
 	return in, ok, err
 }
 
@@ -162,10 +113,19 @@ func rulesFor(r *Request, named []admissionregistrationv1.NamedRuleWithOperation
 	return rules
 }
 
+// conditions reports whether the policy's match conditions hold.
+func (p *policies) conditions(ctx context.Context, r *Request, in invocation, t terms, param runtime.Object) (bool, error) {
+	if len(t.conditions) == 0 {
+		return true, nil
+	}
+	in.hook.conditions = t.conditions
+	return p.hooks.matcher.conditions(ctx, r, in, param, t.paramKind != nil)
+}
+
 // params are the objects that a binding takes its parameters from; one nil if
 // there is nothing to take.
-func (p *policies) params(ctx context.Context, r *Request, policy *admissionregistrationv1.ValidatingAdmissionPolicy, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) ([]runtime.Object, error) {
-	kind, ref := policy.Spec.ParamKind, b.Spec.ParamRef
+func (p *policies) params(ctx context.Context, r *Request, t terms, b binding) ([]runtime.Object, error) {
+	kind, ref := t.paramKind, b.params
 	if kind == nil || ref == nil {
 		return []runtime.Object{nil}, nil
 	}
@@ -177,13 +137,16 @@ func (p *policies) params(ctx context.Context, r *Request, policy *admissionregi
 		return nil, fmt.Errorf("failed to find resource referenced by paramKind: '%s, Kind=%s'", kind.APIVersion, kind.Kind)
 	}
 	namespace := ""
-	if row.Namespaced {
+	switch {
+	case row.Namespaced:
 		if namespace = ref.Namespace; namespace == "" {
 			namespace = r.Namespace
 		}
 		if namespace == "" {
-			return nil, fmt.Errorf("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+			return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 		}
+	case ref.Namespace != "":
+		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 	}
 	found, err := p.findParams(ctx, row.Stored().GroupResource(), namespace, ref)
 	if err != nil {
@@ -193,7 +156,7 @@ func (p *policies) params(ctx context.Context, r *Request, policy *admissionregi
 		if a := ref.ParameterNotFoundAction; a != nil && *a == admissionregistrationv1.AllowAction {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("no params found for policy binding with `Deny` parameterNotFoundAction")
+		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
 	as := invocation{row: row, kind: row.GroupVersionKind}
 	for i := range found {
@@ -229,49 +192,14 @@ func (p *policies) findParams(ctx context.Context, resource schema.GroupResource
 	return found, nil
 }
 
-// act does what the bindings want done about the verdicts: warn, note, refuse.
-func (p *policies) act(r *Request, verdicts []verdict) error {
-	var refusal error
-	var notes []map[string]any
-	for _, v := range verdicts {
-		for _, action := range v.actions {
-			switch action {
-			case admissionregistrationv1.Deny:
-				if refusal == nil {
-					refusal = v.refusal(r)
-				}
-			case admissionregistrationv1.Warn:
-				if r.Warn != nil {
-					r.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", v.policy, v.binding, v.message))
-				}
-			case admissionregistrationv1.Audit:
-				notes = append(notes, map[string]any{
-					"message": v.message, "policy": v.policy, "binding": v.binding, "expressionIndex": fmt.Sprint(v.expression), "validationActions": v.actions,
-				})
-			}
-		}
+// namespace is what expressions see as namespaceObject.
+func (p *policies) namespace(ctx context.Context, r *Request) (*corev1.Namespace, error) {
+	if r.Namespace == "" || r.Is("", "namespaces") {
+		return nil, nil
 	}
-	if len(notes) > 0 && r.Annotate != nil {
-		if text, err := json.Marshal(notes); err == nil {
-			r.Annotate("validation.policy.admission.k8s.io/validation_failure", string(text))
-		}
+	ns, err := get[*corev1.Namespace](ctx, p.hooks.reader, core("namespaces"), "", r.Namespace)
+	if err != nil {
+		return nil, err
 	}
-	return refusal
-}
-
-func (v verdict) refusal(r *Request) error {
-	text := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", v.policy, v.binding, v.message)
-	err := r.forbid("%s", text)
-	err.ErrStatus.Reason = v.reason
-	err.ErrStatus.Code = http.StatusUnprocessableEntity
-	switch v.reason {
-	case metav1.StatusReasonForbidden:
-		err.ErrStatus.Code = http.StatusForbidden
-	case metav1.StatusReasonUnauthorized:
-		err.ErrStatus.Code = http.StatusUnauthorized
-	case metav1.StatusReasonRequestEntityTooLarge:
-		err.ErrStatus.Code = http.StatusRequestEntityTooLarge
-	}
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: text})
-	return err
+	return celplugin.CreateNamespaceObject(ns), nil
 }

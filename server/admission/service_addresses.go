@@ -47,9 +47,10 @@ func NewAddresses(reader Reader, writer Writer, ranges []netip.Prefix, nodePorts
 
 func (a *Addresses) plugin() Plugin {
 	return Plugin{
-		Name:   "ServiceAddresses",
-		On:     on("", "services", Create, Update, Delete),
-		Mutate: a.admit,
+		Name:    "ServiceAddresses",
+		On:      on("", "services", Create, Update, Delete),
+		Settled: true,
+		Mutate:  a.admit,
 	}
 }
 

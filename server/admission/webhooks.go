@@ -55,65 +55,46 @@ func newWebhooks(reader Reader, kinds *registry.Table, authz authorizer.Uncondit
 // exempt: no webhook may lock an administrator out of mending the webhooks.
 func exempt(r *Request) bool { return r.Resource.Group == admissionregistrationv1.GroupName }
 
-// mutating calls mutating webhooks one after another. When they changed
-// something, the plugins before them see the object once more, and so does each
-// webhook that wants to be called again if others changed it later.
-func (w *webhooks) mutating(earlier Chain) Plugin {
+// mutating calls mutating webhooks one after another.
+func (w *webhooks) mutating() Plugin {
 	return Plugin{
 		Name: "MutatingAdmissionWebhook",
 		On:   func(r *Request) bool { return !exempt(r) },
 		Mutate: func(ctx context.Context, r *Request) error {
 			hooks, err := w.mutatingHooks(ctx)
-			if err != nil || len(hooks) == 0 {
+			if err != nil {
 				return err
 			}
-			return w.mutate(ctx, r, hooks, earlier)
+			for _, h := range hooks {
+				if err := w.mutate(ctx, r, h); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }
 
-func (w *webhooks) mutate(ctx context.Context, r *Request, hooks []hook, earlier Chain) error {
-	seen := map[int]runtime.Object{} // what each hook left
-	changed, err := w.mutateRound(ctx, r, hooks, func(int) bool { return true }, seen)
-	if err != nil || !changed {
+func (w *webhooks) mutate(ctx context.Context, r *Request, h hook) error {
+	step := "webhook " + h.config + " " + h.name
+	if !r.due(step) {
+		return nil
+	}
+	in, ok, err := w.invocation(ctx, r, h)
+	if err != nil || !ok {
 		return err
 	}
-	if err := earlier.Mutate(ctx, r); err != nil {
+	answer, err := w.call(ctx, r, in)
+	if err == nil && answer.Allowed && len(answer.Patch) > 0 {
+		var changed bool
+		changed, err = w.patch(r, in, answer.Patch)
+		r.changed = r.changed || changed
+	}
+	if err := h.outcome(answer, err); err != nil {
 		return err
 	}
-	_, err = w.mutateRound(ctx, r, hooks, func(i int) bool {
-		left, called := seen[i]
-		return called && hooks[i].again && !reflect.DeepEqual(left, r.Object)
-	}, seen)
-	return err
-}
-
-func (w *webhooks) mutateRound(ctx context.Context, r *Request, hooks []hook, due func(int) bool, seen map[int]runtime.Object) (changed bool, err error) {
-	for i, h := range hooks {
-		if !due(i) {
-			continue
-		}
-		in, ok, err := w.invocation(ctx, r, h)
-		if err != nil {
-			return changed, err
-		}
-		if !ok {
-			continue
-		}
-		answer, err := w.call(ctx, r, in)
-		if err == nil && answer != nil && answer.Allowed && len(answer.Patch) > 0 {
-			var did bool
-			did, err = w.patch(r, in, answer.Patch)
-			changed = changed || did
-		}
-		if err = h.outcome(answer, err); err != nil {
-			return changed, err
-		}
-		if r.Object != nil {
-			seen[i] = r.Object.DeepCopyObject()
-		}
-	}
-	return changed, nil
+	r.ran(step, h.again)
+	return nil
 }
 
 // validating calls validating webhooks, all at once.

@@ -170,15 +170,20 @@ func TestMutatingWebhook(t *testing.T) {
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named("", "a"), Webhooks: []admissionregistrationv1.MutatingWebhook{hook("first", first, admissionregistrationv1.IfNeededReinvocationPolicy)}},
 	)
 	rounds := 0
-	earlier := Chain{{Name: "count", Mutate: func(context.Context, *Request) error { rounds++; return nil }}}
+	settled := 0
+	chain := Chain{
+		{Name: "late", Settled: true, Mutate: func(context.Context, *Request) error { settled++; return nil }},
+		{Name: "count", Mutate: func(context.Context, *Request) error { rounds++; return nil }},
+		newWebhooks(store, nil, nil).mutating(),
+	}
 	pod := newPod("p")
-	wantError(t, run(t, newWebhooks(store, nil, nil).mutating(earlier), podRequest(pod)), "")
+	wantError(t, chain.Mutate(t.Context(), podRequest(pod)), "")
 	if pod.Labels["first"] != "yes" || pod.Labels["second"] != "yes" || pod.Spec.Containers[0].Name != "c" {
 		t.Errorf("pod %+v", pod)
 	}
 	// The first saw the object change after it, the second did not.
-	if len(first.asked) != 2 || len(second.asked) != 1 || rounds != 1 {
-		t.Errorf("asked %d and %d times, earlier plugins %d", len(first.asked), len(second.asked), rounds)
+	if len(first.asked) != 2 || len(second.asked) != 1 || rounds != 2 || settled != 1 {
+		t.Errorf("asked %d and %d times, earlier plugins %d, settled ones %d", len(first.asked), len(second.asked), rounds, settled)
 	}
 }
 

@@ -22,20 +22,22 @@ func admissionregistrationKinds() []*Kind {
 		kind[admissionv1.MutatingAdmissionPolicy, admissionv1.MutatingAdmissionPolicyList]{
 			Plural: "mutatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyColumns("Mutations", "How many changes."), Row: mutatingPolicyRow,
-			Default: api.DefaultMutatingPolicy,
-			Prepare: counted(func(p *admissionv1.MutatingAdmissionPolicy) *admissionv1.MutatingAdmissionPolicySpec { return &p.Spec }),
+			Default:  api.DefaultMutatingPolicy,
+			Validate: validateMutatingPolicy,
+			Prepare:  counted(func(p *admissionv1.MutatingAdmissionPolicy) *admissionv1.MutatingAdmissionPolicySpec { return &p.Spec }),
 		}.erase(gv),
 		kind[admissionv1.MutatingAdmissionPolicyBinding, admissionv1.MutatingAdmissionPolicyBindingList]{
 			Plural: "mutatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyBindingColumns(), Row: mutatingBindingRow,
-			Default: api.DefaultMutatingPolicyBinding,
+			Default:  api.DefaultMutatingPolicyBinding,
+			Validate: api.ValidateMutatingPolicyBinding,
 			Prepare: counted(func(b *admissionv1.MutatingAdmissionPolicyBinding) *admissionv1.MutatingAdmissionPolicyBindingSpec {
 				return &b.Spec
 			}),
 		}.erase(gv),
 		kind[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList]{
 			Plural: "mutatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
-			Validate: api.ValidateMutatingWebhooks,
+			Validate: validateMutatingWebhooks,
 			Columns:  webhookColumns(), Row: mutatingWebhooksRow,
 			Default: api.DefaultMutatingWebhooks,
 			Prepare: counted(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
@@ -43,21 +45,23 @@ func admissionregistrationKinds() []*Kind {
 		kind[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicyList]{
 			Plural: "validatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyColumns("Validations", "How many checks."), Row: validatingPolicyRow,
-			Default: api.DefaultValidatingPolicy,
-			Prepare: policy.prepare,
-			Sub:     Sub{"status": policy.sub()},
+			Default:  api.DefaultValidatingPolicy,
+			Validate: validateValidatingPolicy,
+			Prepare:  policy.prepare,
+			Sub:      Sub{"status": policy.sub()},
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1.ValidatingAdmissionPolicyBindingList]{
 			Plural: "validatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyBindingColumns(), Row: validatingBindingRow,
-			Default: api.DefaultValidatingPolicyBinding,
+			Default:  api.DefaultValidatingPolicyBinding,
+			Validate: api.ValidateValidatingPolicyBinding,
 			Prepare: counted(func(b *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.ValidatingAdmissionPolicyBindingSpec {
 				return &b.Spec
 			}),
 		}.erase(gv),
 		kind[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList]{
 			Plural: "validatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
-			Validate: api.ValidateValidatingWebhooks,
+			Validate: validateValidatingWebhooks,
 			Columns:  webhookColumns(), Row: validatingWebhooksRow,
 			Default: api.DefaultValidatingWebhooks,
 			Prepare: counted(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {

@@ -88,7 +88,7 @@ func TestValidatingPolicy(t *testing.T) {
 			r := podRequest(newPod("p"))
 			warned := 0
 			r.Warn = func(string) { warned++ }
-			err := run(t, newPolicies(newWebhooks(store, registry.NewBuiltinTable(), authz)).plugin(), r)
+			err := run(t, newPolicies(newWebhooks(store, registry.NewBuiltinTable(), authz), nil).validating(), r)
 			wantError(t, err, c.want)
 			if status, ok := err.(interface{ Status() metav1.Status }); ok && status.Status().Code != c.code {
 				t.Errorf("code %d, want %d", status.Status().Code, c.code)
