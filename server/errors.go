@@ -55,7 +55,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
-	out, negotiateErr := negotiate(r, outputFor(nil))
+	out, negotiateErr := negotiate(r, outputFor(nil), true)
 	if negotiateErr != nil || out.as != "" {
 		out = mediaType{name: typeJSON}
 	}

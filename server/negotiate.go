@@ -41,14 +41,15 @@ func outputFor(k *registry.Kind) []string {
 }
 
 // negotiate picks the encoding of the reply from the Accept header: the client's
-// first preference that can be served.
-func negotiate(r *http.Request, offered []string) (mediaType, error) {
+// first preference that can be served. forms: not only as it is but also as a
+// Table, or its metadata alone.
+func negotiate(r *http.Request, offered []string, forms bool) (mediaType, error) {
 	accept := r.Header.Values("Accept")
 	if len(accept) == 0 {
 		return mediaType{name: offered[0], pretty: wantsPretty(r)}, nil
 	}
 	for _, clause := range parseAccept(strings.Join(accept, ",")) {
-		if out, ok := clause.match(offered); ok {
+		if out, ok := clause.match(offered); ok && (forms || out.as == "") {
 			out.pretty = out.pretty || wantsPretty(r)
 			return out, nil
 		}

@@ -213,6 +213,11 @@ func TestTable(t *testing.T) {
 	if s := status(t, body); code != 404 || s.Reason != metav1.StatusReasonNotFound {
 		t.Errorf("error as table: %s", body)
 	}
+	const review = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
+	only := map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+	if code, body = c.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, only); code != 406 || status(t, body).Reason != metav1.StatusReasonNotAcceptable {
+		t.Errorf("a review as table: %d %s", code, body)
+	}
 }
 
 func TestFormats(t *testing.T) {

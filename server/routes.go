@@ -177,7 +177,16 @@ func (c *call) negotiated() (mediaType, error) {
 	if c.Verb == "watch" {
 		offered = append([]string{typeJSON}, offered[2:]...) // YAML has no stream form
 	}
-	return negotiate(c.r, offered)
+	return negotiate(c.r, offered, c.hasForms())
+}
+
+// hasForms reports whether what the call is about has a Table form. Questions and
+// orders (reviews, bindings, evictions) have none: nobody lists them.
+func (c *call) hasForms() bool {
+	if c.sub != nil {
+		return c.sub.Prepare != nil || c.sub.Get != nil
+	}
+	return c.kind.Can("get")
 }
 
 // noSuchResource tells a resource that a served group does not have from a group

@@ -130,7 +130,7 @@ func TestNegotiate(t *testing.T) {
 			r.Header.Set("Accept", accept)
 		}
 		got := "none"
-		if out, err := negotiate(r, all); err == nil {
+		if out, err := negotiate(r, all, true); err == nil {
 			got = out.name
 			if out.as != "" {
 				got += " " + out.as

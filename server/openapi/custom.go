@@ -18,11 +18,32 @@ func customSchema(k *registry.Kind) (object, error) {
 			return nil, fmt.Errorf("schema of %s: %w", k.GroupVersionKind, err)
 		}
 	}
-	given, _ := s["properties"].(object)
-	if given != nil || s["x-kubernetes-preserve-unknown-fields"] != true {
-		s["properties"] = merge(metaProperties(), given)
+	if len(k.Schema) == 0 {
+		return s, nil // clients would take what every object has for all there is
 	}
+	s = embedded(s)
+	given, _ := s["properties"].(object)
+	s["properties"] = merge(metaProperties(), given)
 	return s, nil
+}
+
+// embedded adds what every object has to the parts of a schema that are objects
+// themselves.
+func embedded(s object) object {
+	out := merge(object{}, s)
+	if p, ok := s["properties"]; ok {
+		out["properties"] = eachSchema(p, embedded)
+	}
+	for _, key := range []string{"items", "additionalProperties"} {
+		if p, ok := s[key]; ok {
+			out[key] = oneSchema(p, embedded)
+		}
+	}
+	if s["x-kubernetes-embedded-resource"] == true {
+		given, _ := out["properties"].(object)
+		out["properties"] = merge(metaProperties(), given)
+	}
+	return out
 }
 
 // metaProperties are the properties of every object.
@@ -60,32 +81,62 @@ func customList(k *registry.Kind) object {
 	}
 }
 
-// customV2 drops from a custom schema what v2 cannot say; clients of v2 take
-// what is left as all there is, so a loosely typed part becomes untyped.
+// customV2 is a custom schema in v2. Clients of that take the properties of an
+// object for all that it may have, so one that may have more has none.
 func customV2(s object) object {
+	if s["x-kubernetes-preserve-unknown-fields"] == true {
+		return object{"type": "object", gvkExtension: s[gvkExtension]}
+	}
+	return partV2(s)
+}
+
+// partV2 drops from a part of a custom schema what v2 cannot say; a loosely typed
+// part becomes untyped.
+func partV2(s object) object {
 	out := object{}
 	for key, value := range s {
 		switch key {
 		case "nullable", "oneOf", "anyOf", "allOf", "not", "default":
 			continue
 		case "properties":
-			out[key] = eachSchema(value, customV2)
+			out[key] = eachSchema(value, partV2)
 		case "items", "additionalProperties":
-			out[key] = oneSchema(value, customV2)
+			out[key] = oneSchema(value, partV2)
 		default:
 			out[key] = value
 		}
 	}
-	loose := s["x-kubernetes-preserve-unknown-fields"] == true || s["nullable"] == true
-	if loose {
-		delete(out, "type")
+	loose := s["x-kubernetes-preserve-unknown-fields"] == true
+	if loose || s["nullable"] == true {
 		delete(out, "items")
 		delete(out, "properties")
-		delete(out, "additionalProperties")
+	}
+	if s["nullable"] == true || loose && s["type"] == "object" || out["items"] == nil && s["type"] == "array" {
+		delete(out, "type")
 	}
 	if s["x-kubernetes-int-or-string"] == true {
 		delete(out, "type")
 		delete(out, "format")
 	}
+	requiredV2(s, out)
 	return out
+}
+
+// requiredV2 takes back that properties are required which may be null.
+func requiredV2(s, out object) {
+	required, _ := s["required"].([]any)
+	properties, _ := s["properties"].(object)
+	if required == nil || properties == nil {
+		return
+	}
+	var kept []any
+	for _, name := range required {
+		text, _ := name.(string)
+		if p, _ := properties[text].(object); p["nullable"] != true {
+			kept = append(kept, name)
+		}
+	}
+	if out["required"] = kept; kept == nil {
+		delete(out, "required")
+	}
 }
