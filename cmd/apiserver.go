@@ -52,8 +52,8 @@ type apiOptions struct {
 // ignoredFlags are accepted since manifests carry them, and change nothing: what
 // they ask for is always so here.
 type ignoredFlags struct {
-	allowPrivileged, bootstrapTokens bool
-	authorizationMode                string
+	allowPrivileged, bootstrapTokens             bool
+	authorizationMode                            string
 	userHeaders, uidHeaders, groupHeaders, extra []string
 }
 
