@@ -1,20 +1,20 @@
 package api
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -161,83 +161,6 @@ func ValidateLease(l, _ *coordinationv1.Lease) field.ErrorList {
 	return errs
 }
 
-// ValidateSigningRequest names the faults of a CertificateSigningRequest.
-func ValidateSigningRequest(r, _ *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	at := specPath()
-	var errs field.ErrorList
-	if block, _ := pem.Decode(r.Spec.Request); block == nil || block.Type != "CERTIFICATE REQUEST" {
-		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
-	} else if csr, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
-		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
-	} else if err := csr.CheckSignature(); err != nil {
-		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
-	}
-	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(at.Child("usages"), "usages are required"))
-	}
-	seen := map[certificatesv1.KeyUsage]bool{}
-	for i, u := range r.Spec.Usages {
-		if seen[u] {
-			errs = append(errs, field.Duplicate(at.Child("usages").Index(i), u))
-		}
-		seen[u] = true
-	}
-	errs = append(errs, validSignerName(r.Spec.SignerName, at.Child("signerName"))...)
-	if s := r.Spec.ExpirationSeconds; s != nil && *s < 600 {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
-	}
-	return append(errs, validVerdict(r)...)
-}
-
-func validVerdict(r *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	var approved, denied bool
-	for _, c := range r.Status.Conditions {
-		approved = approved || c.Type == certificatesv1.CertificateApproved
-		denied = denied || c.Type == certificatesv1.CertificateDenied
-	}
-	if approved && denied {
-		return field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive")}
-	}
-	return nil
-}
-
-// validSignerName wants "domain/name", each in labels that are checked one by
-// one; the first bad label is enough.
-func validSignerName(name string, at *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	domain, rest, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(rest, "/") {
-		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	var errs field.ErrorList
-	labels := func(part string, check func(string) []string) {
-		for _, label := range strings.Split(part, ".") {
-			bad := check(label)
-			for _, text := range bad {
-				errs = append(errs, field.Invalid(at, part, fmt.Sprintf("validating label %q: %s", label, text)))
-			}
-			if len(bad) > 0 {
-				return
-			}
-		}
-	}
-	const domainMax, restMax = validation.DNS1123SubdomainMaxLength, validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
-	if len(domain) > domainMax {
-		errs = append(errs, field.TooLong(at, "", domainMax))
-	}
-	labels(domain, validation.IsDNS1123Label)
-	if !strings.Contains(domain, ".") {
-		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
-	}
-	labels(rest, validation.IsDNS1123Subdomain)
-	if longest := domainMax + restMax + 1; len(name) > longest {
-		errs = append(errs, field.TooLong(at, "", longest))
-	}
-	return errs
-}
-
 // ValidateResourceClaim names the faults of a ResourceClaim.
 func ValidateResourceClaim(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	at := specPath()
@@ -261,6 +184,54 @@ func ValidateResourceClaim(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		case r.Exactly != nil:
 			errs = append(errs, required(r.Exactly.DeviceClassName, here.Child("exactly", "deviceClassName"))...)
 		}
+	}
+	return errs
+}
+
+// ValidateStorageVersionMigration names the faults of a StorageVersionMigration.
+func ValidateStorageVersionMigration(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
+	at := specPath().Child("resource")
+	var errs field.ErrorList
+	if m.Spec.Resource.Resource == "" {
+		errs = append(errs, field.Required(at.Child("resource"), "resource is required to be set"))
+	} else if complaints := validation.IsDNS1035Label(m.Spec.Resource.Resource); len(complaints) > 0 {
+		errs = append(errs, field.Invalid(at.Child("resource"), m.Spec.Resource.Resource, strings.Join(complaints, ",")))
+	}
+	if complaints := validation.IsDNS1123Subdomain(m.Spec.Resource.Group); m.Spec.Resource.Group != "" && len(complaints) > 0 {
+		errs = append(errs, field.Invalid(at.Child("group"), m.Spec.Resource.Group, strings.Join(complaints, ",")))
+	}
+	if old != nil {
+		errs = append(errs, unchanged(m.Spec, old.Spec, specPath())...)
+	}
+	return errs
+}
+
+// ValidateMigrationStatus names the faults of a StorageVersionMigration with a
+// new status: what it has ended in, it stays in.
+func ValidateMigrationStatus(m, old *migrationv1.StorageVersionMigration) field.ErrorList {
+	at := field.NewPath("status")
+	var errs field.ErrorList
+	if rv := m.Status.ResourceVersion; rv != "" {
+		if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
+			errs = append(errs, field.Invalid(at.Child("resourceVersion"), rv, err.Error()))
+		}
+	}
+	conditions := at.Child("conditions")
+	errs = append(errs, metavalidation.ValidateConditions(m.Status.Conditions, conditions)...)
+	if old.Status.ResourceVersion != "" && m.Status.ResourceVersion != old.Status.ResourceVersion {
+		errs = append(errs, field.Invalid(at.Child("resourceVersion"), m.Status.ResourceVersion, immutable))
+	}
+	is := func(m *migrationv1.StorageVersionMigration, t migrationv1.MigrationConditionType) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, string(t))
+	}
+	if is(m, migrationv1.MigrationSucceeded) && is(m, migrationv1.MigrationFailed) {
+		errs = append(errs, field.Invalid(conditions, m.Status.Conditions, "Both success and failed conditions cannot be true at the same time"))
+	}
+	if is(old, migrationv1.MigrationSucceeded) && !is(m, migrationv1.MigrationSucceeded) {
+		errs = append(errs, field.Invalid(conditions, m.Status.Conditions, "Success condition cannot be set to false once it is true"))
+	}
+	if is(old, migrationv1.MigrationFailed) && !is(m, migrationv1.MigrationFailed) {
+		errs = append(errs, field.Invalid(conditions, m.Status.Conditions, "Failed condition cannot be set to false once it is true"))
 	}
 	return errs
 }

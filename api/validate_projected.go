@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -139,21 +138,13 @@ const (
 
 func (c *projection) certificate(p *corev1.PodCertificateProjection, at *field.Path) {
 	c.errs = append(c.errs, validSignerName(p.SignerName, at.Child("signerName"))...)
-	for key := range p.UserAnnotations {
-		c.errs = append(c.errs, validation.IsDomainPrefixedKey(at.Child("userAnnotations"), strings.ToLower(key))...)
-	}
-	if apivalidation.ValidateAnnotationsSize(p.UserAnnotations) != nil {
-		c.errs = append(c.errs, field.TooLong(at.Child("userAnnotations"), "", apivalidation.TotalAnnotationSizeLimitB))
-	}
+	c.errs = append(c.errs, validUserAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
 	types := []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 	if !slices.Contains(types, p.KeyType) {
 		c.errs = append(c.errs, field.NotSupported(at.Child("keyType"), p.KeyType, types))
 	}
 	if s := p.MaxExpirationSeconds; s != nil {
-		longest := int32(certificateLifeMax)
-		if host, _, _ := strings.Cut(p.SignerName, "/"); host == "kubernetes.io" || strings.HasSuffix(host, ".kubernetes.io") {
-			longest = certificateLifeMaxKubernetes
-		}
+		longest := longestCertificateLife(p.SignerName)
 		if *s < certificateLifeMin {
 			c.errs = append(c.errs, field.Invalid(at.Child("maxExpirationSeconds"), *s, fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", certificateLifeMin)))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -431,12 +432,22 @@ spec:
   names: {plural: gadgets, kind: Gadget}
   conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "` + hook.URL + `", caBundle: ` + ca + `}}}
   versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: string}}}}}}}
-  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, required: [size], properties: {size: {type: string}}}}}
+  - {name: v1, served: true, storage: true, selectableFields: [{jsonPath: .spec.size}], schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: string}}}}}}}
+  - {name: v1beta1, served: true, storage: false, selectableFields: [{jsonPath: .size}], schema: {openAPIV3Schema: {type: object, required: [size], properties: {size: {type: string}}}}}
 `)
 	ctx := context.Background()
+	small, err := c.dynamic("v1beta1").Watch(ctx, metav1.ListOptions{FieldSelector: "size=small"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Stop()
 	if _, err := c.dynamic("v1").Create(ctx, gadget("one", "small"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for selector, want := range map[string]int{"size=small": 1, "size=large": 0, "size!=large": 1} {
+		if list, err := c.dynamic("v1beta1").List(ctx, metav1.ListOptions{FieldSelector: selector}); err != nil || len(list.Items) != want {
+			t.Errorf("%s: %v %v", selector, list, err)
+		}
 	}
 	list, err := c.dynamic("v1beta1").List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Object["size"] != "small" {
@@ -450,6 +461,14 @@ spec:
 	now, err := c.dynamic("v1").Get(ctx, "one", metav1.GetOptions{})
 	if size, _, _ := unstructured.NestedString(now.Object, "spec", "size"); err != nil || size != "large" || now.GetGeneration() != 2 {
 		t.Errorf("%v %v", now, err)
+	}
+	// By another field of the same object it would have come and stayed.
+	for _, want := range []string{"ADDED small", "DELETED small"} {
+		event := <-small.ResultChan()
+		u, _ := event.Object.(*unstructured.Unstructured)
+		if u == nil || string(event.Type)+" "+fmt.Sprint(u.Object["size"]) != want {
+			t.Errorf("watch: %v, want %s", event, want)
+		}
 	}
 	hook.Close()
 	if _, err := c.dynamic("v1beta1").Patch(ctx, "one", types.MergePatchType, []byte(`{"size":"small"}`), metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "conversion webhook for example.org/v1, Kind=Gadget failed") {

@@ -32,6 +32,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
+	filter := c.splitFields(&selection)
 	col, err := c.collection()
 	if err != nil {
 		return err
@@ -44,6 +45,9 @@ func (c *call) list() error {
 		Continue:        options.Continue,
 	})
 	if err != nil {
+		return err
+	}
+	if err := filter.page(page); err != nil {
 		return err
 	}
 	return c.replyPage(http.StatusOK, page)

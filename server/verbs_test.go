@@ -419,3 +419,23 @@ func TestPaging(t *testing.T) {
 		t.Errorf("pages: %s", got)
 	}
 }
+
+// TestFieldsOfAnotherVersion selects events by the names that the newer group
+// has for what the older one stores.
+func TestFieldsOfAnotherVersion(t *testing.T) {
+	c := start(t)
+	ctx := context.Background()
+	for _, name := range []string{"a", "b"} {
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "pod-" + name}, Source: corev1.EventSource{Component: "c"}, Reason: "r"}
+		if _, err := c.client.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := c.client.EventsV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "regarding.name=pod-a"})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
+		t.Errorf("%v %v", list, err)
+	}
+	if list, err := c.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=pod-b"}); err != nil || len(list.Items) != 1 {
+		t.Errorf("%v %v", list, err)
+	}
+}

@@ -44,7 +44,7 @@ func (c *call) watch() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), watchTime(options))
 	defer cancel()
 	defer c.s.onDrain(cancel)()
-	stream := &eventStream{call: c, bookmarks: options.AllowWatchBookmarks}
+	stream := &eventStream{call: c, bookmarks: options.AllowWatchBookmarks, filter: c.splitFields(&selection)}
 	if c.out.as == "Table" {
 		if stream.include, err = c.includeObject(); err != nil {
 			return err
@@ -183,6 +183,7 @@ type eventStream struct {
 	columns bool                       // the next Table must define its columns
 	// bookmarks: the client asked for them.
 	bookmarks bool
+	filter    *fieldFilter
 }
 
 // frames are events ready to be sent. The buffer is used again for every batch
@@ -217,10 +218,10 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 			send(batch)
 			return
 		}
-		if send(batch) != nil {
+		if len(batch.ends) > 0 && send(batch) != nil {
 			return // the client is gone
 		}
-		sent.Add(float64(len(events)))
+		sent.Add(float64(len(batch.ends)))
 	}
 }
 
@@ -246,6 +247,10 @@ func (e *eventStream) addError(batch *frames, err error) {
 
 // add frames an event as it goes over the wire.
 func (e *eventStream) add(batch *frames, event storage.Event) error {
+	event, ok, err := e.filter.event(event)
+	if err != nil || !ok {
+		return err
+	}
 	body, err := e.object(event)
 	if err != nil {
 		return err

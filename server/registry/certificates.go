@@ -2,7 +2,6 @@ package registry
 
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +17,8 @@ func certificatesKinds() []*Kind {
 		kind[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList]{
 			Plural: "clustertrustbundles", Cluster: true, NeedsRevision: true,
 			Columns: trustBundleColumns(), Row: trustBundleRow,
-			ValidName: validTrustBundleName,
+			Validate:  api.ValidateTrustBundle,
+			ValidName: anyName,
 			Fields: func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
 			},
@@ -55,50 +55,53 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 				r.Spec.Extra[key] = value
 			}
 		},
-		Fields: func(r *csr) fields.Set { return fields.Set{"spec.signerName": r.Spec.SignerName} },
+		Fields:    func(r *csr) fields.Set { return fields.Set{"spec.signerName": r.Spec.SignerName} },
+		ValidName: anyName,
 		Sub: Sub{
 			// The signer writes the certificate, the approver the verdict.
-			"status": parts.sub(func(r, old *csr) {
-				r.Status.Conditions = keepVerdicts(r.Status.Conditions, old.Status.Conditions)
+			"status": view(readWrite, func(r, old *csr) {
+				parts.keepSpec(r, old)
+				keepVerdicts(r.Status.Conditions, old.Status.Conditions)
 				stampConditions(r, old)
-			}),
-			"approval": parts.sub(func(r, old *csr) {
+			}, api.ValidateSigningStatus),
+			"approval": view(readWrite, func(r, old *csr) {
+				parts.keepSpec(r, old)
 				conditions := r.Status.Conditions
 				r.Status = old.Status
 				r.Status.Conditions = conditions
 				stampConditions(r, old)
-			}),
+			}, api.ValidateSigningApproval),
 		},
 	}.erase(gv)
 }
 
-// keepVerdicts is the new conditions with approvals and denials as they were:
-// those are given by /approval only.
-func keepVerdicts(now, before []certificatesv1.CertificateSigningRequestCondition) []certificatesv1.CertificateSigningRequestCondition {
-	var out []certificatesv1.CertificateSigningRequestCondition
-	isVerdict := func(t certificatesv1.RequestConditionType) bool {
-		return t == certificatesv1.CertificateApproved || t == certificatesv1.CertificateDenied
+// keepVerdicts puts approvals and denials back as they were: those are given by
+// /approval only. Where there are more or fewer of them than before, validation
+// will say so.
+func keepVerdicts(now, before []certificatesv1.CertificateSigningRequestCondition) {
+	of := func(conditions []certificatesv1.CertificateSigningRequestCondition, t certificatesv1.RequestConditionType) (at []int) {
+		for i, c := range conditions {
+			if c.Type == t {
+				at = append(at, i)
+			}
+		}
+		return at
 	}
-	for _, c := range before {
-		if isVerdict(c.Type) {
-			out = append(out, c)
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+		ours, theirs := of(now, t), of(before, t)
+		if len(ours) != len(theirs) {
+			continue
+		}
+		for i := range ours {
+			now[ours[i]] = before[theirs[i]]
 		}
 	}
-	for _, c := range now {
-		if !isVerdict(c.Type) {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 func stampConditions(r, old *csr) {
 	now := metav1.Now()
 	for i := range r.Status.Conditions {
 		c := &r.Status.Conditions[i]
-		if c.Status == "" {
-			c.Status = corev1.ConditionTrue
-		}
 		if c.LastUpdateTime.IsZero() {
 			c.LastUpdateTime = now
 		}
@@ -123,13 +126,14 @@ func podCertificateRequestKind(gv schema.GroupVersion) *Kind {
 	return kind[request, certificatesv1.PodCertificateRequestList]{
 		Plural: "podcertificaterequests", NeedsRevision: true,
 		Columns: podCertificateColumns(), Row: podCertificateRow,
-		Default: api.DefaultPodCertificateRequest,
-		Prepare: parts.prepare,
+		Default:  api.DefaultPodCertificateRequest,
+		Validate: api.ValidatePodCertificateRequest,
+		Prepare:  parts.prepare,
 		Fields: func(r *request) fields.Set {
 			return fields.Set{
 				"spec.signerName": r.Spec.SignerName, "spec.podName": r.Spec.PodName, "spec.nodeName": string(r.Spec.NodeName),
 			}
 		},
-		Sub: Sub{"status": parts.sub()},
+		Sub: Sub{"status": view(readWrite, parts.keepRest, api.ValidatePodCertificateStatus)},
 	}.erase(gv)
 }

@@ -191,6 +191,13 @@ func (h halves[T, S, U]) keepSpec(obj, old *T) {
 	setGeneration(obj, generationOf(old))
 }
 
+// keepRest is the Prepare of a /status that leaves all but the status alone, labels
+// and annotations too.
+func (h halves[T, S, U]) keepRest(obj, old *T) {
+	h.keepSpec(obj, old)
+	metav1.ResetObjectMetaForStatus(any(obj).(metav1.Object), any(old).(metav1.Object))
+}
+
 // sub is the /status row, with an optional further step.
 func (h halves[T, S, U]) sub(more ...func(obj, old *T)) Subresource {
 	return view(readWrite, func(obj, old *T) {

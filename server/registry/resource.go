@@ -29,7 +29,7 @@ func resourceKinds() []*Kind {
 			Columns: deviceTaintColumns(), Row: deviceTaintRow,
 			Default: api.DefaultDeviceTaintRule,
 			Prepare: taints.prepare,
-			Sub:     Sub{"status": taints.sub()},
+			Sub:     Sub{"status": taints.sub(taints.keepRest)},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]{
 			Plural:  "resourceclaims",
@@ -37,7 +37,7 @@ func resourceKinds() []*Kind {
 			Default:  api.DefaultResourceClaim,
 			Validate: api.ValidateResourceClaim,
 			Prepare:  claims.prepare,
-			Sub:      Sub{"status": claims.sub()},
+			Sub:      Sub{"status": claims.sub(claims.keepRest)},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]{
 			Plural:  "resourceclaimtemplates",

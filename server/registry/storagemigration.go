@@ -2,6 +2,8 @@ package registry
 
 import (
 	migrationv1 "k8s.io/api/storagemigration/v1"
+
+	"orrery.dev/api"
 )
 
 func storagemigrationKinds() []*Kind {
@@ -13,7 +15,8 @@ func storagemigrationKinds() []*Kind {
 	return []*Kind{kind[migration, migrationv1.StorageVersionMigrationList]{
 		Plural: "storageversionmigrations", Cluster: true, NeedsRevision: true,
 		Columns: migrationColumns(), Row: migrationRow,
-		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Validate: api.ValidateStorageVersionMigration,
+		Prepare:  parts.prepare,
+		Sub:      Sub{"status": view(readWrite, parts.keepRest, api.ValidateMigrationStatus)},
 	}.erase(migrationv1.SchemeGroupVersion)}
 }

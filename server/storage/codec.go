@@ -139,9 +139,9 @@ func (r *Resource) decodeItem(kv KV) (*Item, error) {
 	return r.item(kv.Key, obj, kv.Mod)
 }
 
-// withRevision is the item at another revision: a deleted object's last state
-// goes out with the revision of its deletion.
-func (i *Item) withRevision(revision int64) *Item {
+// AtRevision is the item at another revision: a deleted object's last state goes
+// out with the revision of its deletion.
+func (i *Item) AtRevision(revision int64) *Item {
 	gone := &Item{
 		Object: i.Object.DeepCopyObject(), Namespace: i.Namespace, Name: i.Name, UID: i.UID,
 		Labels: i.Labels, Fields: i.Fields, key: i.key,

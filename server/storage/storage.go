@@ -64,6 +64,7 @@ const (
 type Event struct {
 	Type     EventType
 	Item     *Item // for Deleted: the last state, its Revision that of the deletion
+	Prev     *Item // for Modified: the state before
 	Revision int64
 	// InitialEnd marks the bookmark that ends the initial events of a watch
 	// with SendInitial.

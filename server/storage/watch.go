@@ -287,7 +287,7 @@ func (w *Watcher) look(c *change, events []Event) []Event {
 	is := c.item != nil && w.sel.matches(c.item)
 	switch {
 	case is && was:
-		return append(events, Event{Type: Modified, Item: c.item, Revision: c.rev})
+		return append(events, Event{Type: Modified, Item: c.item, Prev: c.prev, Revision: c.rev})
 	case is:
 		return append(events, Event{Type: Added, Item: c.item, Revision: c.rev})
 	case was:

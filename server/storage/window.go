@@ -21,7 +21,7 @@ type change struct {
 // gone is the last state with the revision of the change: what those see from
 // whose selection the object has vanished.
 func (c *change) gone() *Item {
-	c.goneOnce.Do(func() { c.goneItem = c.prev.withRevision(c.rev) })
+	c.goneOnce.Do(func() { c.goneItem = c.prev.AtRevision(c.rev) })
 	return c.goneItem
 }
 

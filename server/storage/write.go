@@ -217,7 +217,7 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 		case err != nil:
 			return nil, backendError(c.resource.GroupResource, "delete", err)
 		case out.Done:
-			return from.item.withRevision(out.Revision), nil
+			return from.item.AtRevision(out.Revision), nil
 		case out.Current == nil:
 			return nil, apierrors.NewNotFound(c.resource.GroupResource, name)
 		}
