@@ -111,6 +111,7 @@ func (c ControlPlane) components() []component {
 			"--cluster-signing-cert-file=" + pki("ca.crt"),
 			"--cluster-signing-key-file=" + pki("ca.key"),
 			"--root-ca-file=" + pki("ca.crt"),
+			"--service-account-private-key-file=" + pki("sa.key"),
 			"--local-path=" + l.Volumes(),
 			"--leader-elect=true",
 		},

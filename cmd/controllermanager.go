@@ -6,14 +6,16 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"orrery.dev/controllers"
+	"orrery.dev/server/auth"
 )
 
 func newControllerManagerCommand() *cobra.Command {
 	var where connection
 	var o controllers.Config
-	var rootCA, address string
+	var rootCA, accountKey, address string
 	c := &cobra.Command{
 		Use: "kube-controller-manager", Short: "Make the cluster what it is asked to be", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -25,6 +27,11 @@ func newControllerManagerCommand() *cobra.Command {
 			if rootCA != "" {
 				if o.RootCA, err = os.ReadFile(rootCA); err != nil {
 					return fmt.Errorf("--root-ca-file: %w", err)
+				}
+			}
+			if accountKey != "" {
+				if o.AccountToken, err = accountTokens(accountKey); err != nil {
+					return fmt.Errorf("--service-account-private-key-file: %w", err)
 				}
 			}
 			metrics := newRegistry()
@@ -47,6 +54,25 @@ func newControllerManagerCommand() *cobra.Command {
 	f.StringVar(&o.SigningKey, "cluster-signing-key-file", "", "its key")
 	f.StringVar(&o.LocalPath, "local-path", "", "directory on nodes where the provisioner orrery.dev/local-path makes volumes (default /var/lib/orrery/volumes)")
 	f.StringVar(&rootCA, "root-ca-file", "", "authority of the API server, published in every namespace")
+	f.StringVar(&accountKey, "service-account-private-key-file", "", "key that signs the tokens in Secrets of service accounts")
 	f.StringVar(&address, "health-address", "127.0.0.1:10257", "where to serve health and metrics")
 	return c
+}
+
+// accountTokens makes what signs tokens for the controllers with the key of a
+// file.
+func accountTokens(file string) (func(account *corev1.ServiceAccount, secret string) (string, error), error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	key, err := auth.ParsePrivateKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	issuer, err := auth.NewIssuer(auth.IssuerConfig{Key: key})
+	if err != nil {
+		return nil, err
+	}
+	return issuer.LegacyToken, nil
 }

@@ -190,7 +190,11 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 			if err != nil {
 				return err
 			}
-			return controllers.Run(ctx, controllers.Config{REST: admin, LeaderElect: true, RootCA: ca,
+			tokens, err := accountTokens(layout.PKI("sa.key"))
+			if err != nil {
+				return err
+			}
+			return controllers.Run(ctx, controllers.Config{REST: admin, LeaderElect: true, RootCA: ca, AccountToken: tokens,
 				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
 		},
 	}

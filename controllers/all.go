@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -51,6 +52,10 @@ type Config struct {
 	// kube-root-ca.crt; without it that is not published.
 	RootCA []byte
 
+	// AccountToken signs the token of a service account that a Secret holds;
+	// without it such Secrets stay empty.
+	AccountToken func(account *corev1.ServiceAccount, secret string) (string, error)
+
 	// LocalPath is the directory on nodes below which the provisioner
 	// orrery.dev/local-path puts volumes: /var/lib/orrery/volumes.
 	LocalPath string
@@ -65,7 +70,8 @@ type Config struct {
 type entry struct {
 	name string
 	// account is the service account in kube-system that the controller acts
-	// as; upstream's, since the bootstrap roles are bound to those.
+	// as; upstream's, since the bootstrap roles are bound to those. Empty is the
+	// controller manager itself.
 	account string
 	make    func(*env) Controller
 	// enabled, if set, says whether the configuration has what it needs.
@@ -76,6 +82,7 @@ type entry struct {
 func list() []entry {
 	return []entry{
 		{name: "serviceaccount-controller", account: "service-account-controller", make: newServiceAccount},
+		{name: "serviceaccount-token-controller", make: newServiceAccountToken, enabled: func(c Config) bool { return c.AccountToken != nil }},
 		{name: "root-ca-certificate-publisher-controller", account: "root-ca-cert-publisher", make: newRootCA, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
 		{name: "node-ipam-controller", account: "node-controller", make: newNodeIPAM, enabled: func(c Config) bool { return c.AllocateNodeCIDRs }},
 		{name: "node-lifecycle-controller", account: "node-controller", make: newNodeLifecycle},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -113,7 +114,7 @@ func startCluster(t *testing.T) *cluster {
 	managed, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- controllers.Run(managed, controllers.Config{REST: manager, RootCA: []byte("the authority"), AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
+		done <- controllers.Run(managed, controllers.Config{REST: manager, RootCA: []byte("the authority"), AccountToken: issuer.LegacyToken, AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
 	}()
 	all.Go(func() { c.play(ctx) })
 	t.Cleanup(func() {
@@ -342,7 +343,7 @@ func TestStories(t *testing.T) {
 		tell func(*testing.T, *cluster)
 	}{
 		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
-		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory},
+		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
 	}
@@ -591,6 +592,54 @@ func nodesStory(t *testing.T, c *cluster) {
 		role, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "edit", metav1.GetOptions{})
 		if err != nil || len(role.Rules) == 0 {
 			return fmt.Errorf("%v: cluster role edit has %d rules", err, len(role.Rules))
+		}
+		return nil
+	})
+}
+
+// A Secret of an account gets a token that lets its holder in, goes with the
+// account, and with it the account's mention of it.
+func tokenStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	accounts, secrets := c.client.CoreV1().ServiceAccounts(ns), c.client.CoreV1().Secrets(ns)
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Secrets: []corev1.ObjectReference{{Name: "first"}}}, metav1.CreateOptions{})
+	check(t, err)
+	filled := func(name string) *corev1.Secret {
+		_, err := secrets.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}, Type: corev1.SecretTypeServiceAccountToken,
+		}, metav1.CreateOptions{})
+		check(t, err)
+		var secret *corev1.Secret
+		eventually(t, func() error {
+			secret, err = secrets.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || string(secret.Data["ca.crt"]) != "the authority" || string(secret.Data["namespace"]) != ns || len(secret.Data["token"]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == "" {
+				return fmt.Errorf("%v: secret %+v", err, secret)
+			}
+			return nil
+		})
+		return secret
+	}
+	holder := rest.CopyConfig(c.config)
+	holder.BearerToken = string(filled("first").Data["token"])
+	client, err := kubernetes.NewForConfig(holder)
+	check(t, err)
+	who, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || who.Status.UserInfo.Username != "system:serviceaccount:"+ns+":robot" {
+		t.Errorf("the token's holder is %v, %v", who, err)
+	}
+	check(t, secrets.Delete(t.Context(), "first", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		account, err := accounts.Get(t.Context(), "robot", metav1.GetOptions{})
+		if err != nil || len(account.Secrets) > 0 {
+			return fmt.Errorf("%v: account still names %v", err, account.Secrets)
+		}
+		return nil
+	})
+	filled("second")
+	check(t, accounts.Delete(t.Context(), "robot", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		if _, err := secrets.Get(t.Context(), "second", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the secret outlives its account: %v", err)
 		}
 		return nil
 	})

@@ -21,10 +21,10 @@ import (
 // did what. Only the shared caches read as the controller manager itself.
 
 // actingAs returns an env for one controller: the same caches, but clients that
-// show the account's token. Without a client configuration (tests) there is one
-// identity for all.
+// show the account's token. Without an account it acts as the controller manager,
+// as all do without a client configuration (tests).
 func (e *env) actingAs(account string) (*env, error) {
-	if e.cfg.REST == nil {
+	if e.cfg.REST == nil || account == "" {
 		return e, nil
 	}
 	cfg := rest.AnonymousClientConfig(e.cfg.REST)

@@ -164,12 +164,12 @@ func (s *setup) scheduler(by maker) *process {
 func (s *setup) controllerManager(by maker) *process {
 	flags := []string{
 		"--kubeconfig=" + s.kubeconfig("controller-manager"), "--leader-elect=true",
-		"--root-ca-file=" + s.pki.file("ca.crt"),
+		"--root-ca-file=" + s.pki.file("ca.crt"), "--service-account-private-key-file=" + s.pki.file("sa.key"),
 		"--cluster-signing-cert-file=" + s.pki.file("ca.crt"), "--cluster-signing-key-file=" + s.pki.file("ca.key"),
 	}
 	if by == upstreams {
 		argv := append([]string{s.cache.Program("kube-controller-manager"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freePorts(s.t, 1)),
-			"--use-service-account-credentials=true", "--service-account-private-key-file=" + s.pki.file("sa.key")}, flags...)
+			"--use-service-account-credentials=true"}, flags...)
 		return s.start("kube-controller-manager-upstream", argv...)
 	}
 	argv := append([]string{*orrery, "kube-controller-manager", fmt.Sprintf("--health-address=127.0.0.1:%d", freePorts(s.t, 1))}, flags...)
