@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -16,7 +17,7 @@ import (
 
 // admit decides whether a pod may run here. A pod that already runs, or that a
 // former agent accepted, was admitted before.
-func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
+func (w *worker) admit(ctx context.Context, pod *corev1.Pod, h have) *stop {
 	if len(h.sandboxes) > 0 || pod.Status.StartTime != nil {
 		return nil
 	}
@@ -31,30 +32,8 @@ func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
 	if reason := w.a.pressure.refuses(pod); reason != "" {
 		return refuse("Evicted", reason)
 	}
-	node := w.a.node.Load()
-	if node == nil {
-		node = &corev1.Node{}
-		node.Labels = w.a.nodeLabels()
-		node.Status.Allocatable = w.a.allocatable()
-	}
-	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !fits {
-		return refuse("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
-	}
-	if os := pod.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
-		return refuse("PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
-	}
-	if isWindows(pod) {
-		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
-	}
-	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil && *s.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
-		if f := node.Status.Features; f == nil || !isTrue(f.SupplementalGroupsPolicy) {
-			return refuse("SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node")
-		}
-	}
-	if _, intolerable := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoExecute
-	}, true); intolerable {
-		return refuse("TaintToleration", "Predicate TaintToleration failed: node(s) had untolerated taint(s)")
+	if reason, message := w.a.misfit(ctx, pod); reason != "" {
+		return refuse(reason, message)
 	}
 	if ctl := w.a.forbiddenSysctl(pod); ctl != "" {
 		return refuse("SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", ctl))
@@ -69,6 +48,51 @@ func (w *worker) admit(_ context.Context, pod *corev1.Pod, h have) *stop {
 	w.promised = pod // counts for others from now on
 	w.mu.Unlock()
 	return nil
+}
+
+// misfit says why a pod may not be on this node. What was last seen of the node
+// may be older than what the scheduler went by, so no pod is refused without a
+// fresh look.
+func (a *Agent) misfit(ctx context.Context, pod *corev1.Pod) (reason, message string) {
+	node := a.node.Load()
+	if node == nil {
+		node = &corev1.Node{}
+		node.Labels = a.nodeLabels()
+	}
+	reason, message = misfit(pod, node)
+	if reason == "" || a.clients == nil {
+		return reason, message
+	}
+	fresh, err := a.clients.CoreV1().Nodes().Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return reason, message
+	}
+	a.node.Store(fresh)
+	return misfit(pod, fresh)
+}
+
+// misfit says why a pod may not be on a node.
+func misfit(pod *corev1.Pod, node *corev1.Node) (reason, message string) {
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !fits {
+		return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+	}
+	if os := pod.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
+		return "PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+	}
+	if isWindows(pod) {
+		return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+	}
+	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil && *s.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
+		if f := node.Status.Features; f == nil || !isTrue(f.SupplementalGroupsPolicy) {
+			return "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
+		}
+	}
+	if _, intolerable := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoExecute
+	}, true); intolerable {
+		return "TaintToleration", "Predicate TaintToleration failed: node(s) had untolerated taint(s)"
+	}
+	return "", ""
 }
 
 // room says why a pod does not fit beside those that are here already.

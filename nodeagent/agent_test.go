@@ -193,6 +193,33 @@ func TestAnotherAgentCarriesOn(t *testing.T) {
 	l.untilEmpty()
 }
 
+// A scheduler may know of a label before the node's own agent does.
+func TestAdmissionGoesByTheNodeAsItIs(t *testing.T) {
+	l := newLab(t)
+	node := until(t, "node", func() (*corev1.Node, bool) {
+		n, err := l.api.CoreV1().Nodes().Get(context.Background(), "node-1", metav1.GetOptions{})
+		return n, err == nil
+	})
+	wanting := func(name string) *corev1.Pod {
+		p := pod(corev1.RestartPolicyAlways, "a")
+		p.Name, p.UID = name, types.UID(name)
+		p.Spec.NodeSelector = map[string]string{"example.org/disk": "fast"}
+		return p
+	}
+	l.create(wanting("early"))
+	until(t, "refused", func() (*corev1.Pod, bool) {
+		p := l.pod("early")
+		return p, p != nil && p.Status.Phase == corev1.PodFailed && p.Status.Reason == "NodeAffinity"
+	})
+	node = node.DeepCopy()
+	node.Labels["example.org/disk"] = "fast"
+	if _, err := l.api.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.create(wanting("late"))
+	l.untilReady("late")
+}
+
 func TestJobPodSucceeds(t *testing.T) {
 	l := newLab(t)
 	p := pod(corev1.RestartPolicyNever, "a")
