@@ -71,7 +71,7 @@ func TestEnsureRenews(t *testing.T) {
 
 	moved := testSpec()
 	moved.IPs = append(moved.IPs, net.IPv4(192, 0, 2, 8))
-	want := []string{"apiserver", "etcd/server", "etcd/peer", "kubelet", "controller-manager-server", "scheduler-server"}
+	want := []string{"kubelet", "apiserver", "etcd/server", "etcd/peer", "controller-manager-server", "scheduler-server"}
 	if got := ensure(t, dir, moved); !slices.Equal(got, want) {
 		t.Errorf("after a new address: wrote %v, want %v", got, want)
 	}

@@ -12,13 +12,14 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/cluster"
 	"orrery.dev/nodeagent"
 	"orrery.dev/nodeagent/runtime"
 )
 
 func newKubeletCommand() *cobra.Command {
 	var where connection
-	var configFile, labels, taints, cniDir, clusterCIDR string
+	var configFile, labels, taints, cniDir, clusterCIDR, dataDir string
 	var simulated int
 	o := nodeagent.Config{Version: kubernetesVersion}
 	c := &cobra.Command{
@@ -69,6 +70,9 @@ upwards from the configuration's.`,
 					return runtime.WriteCNIConfig(cniDir, podCIDR, clusterCIDR, 0)
 				}
 			}
+			if dataDir != "" {
+				go upkeep{layout: cluster.Layout{Dir: dataDir}, log: o.Log}.run(c.Context()) // ends with the program
+			}
 			return nodeagent.Run(c.Context(), o)
 		},
 	}
@@ -78,6 +82,7 @@ upwards from the configuration's.`,
 	f.StringVar(&o.NodeName, "hostname-override", "", "name of this node (default: the host name)")
 	f.StringVar(&o.NodeIP, "node-ip", "", "address of this node")
 	f.StringVar(&o.RootDir, "root-dir", "/var/lib/kubelet", "pods' directories and volumes")
+	f.StringVar(&dataDir, "data-dir", "", "data directory of a node of orrery, to look after: logs are kept short and certificates renewed")
 	f.StringVar(&labels, "node-labels", "", "labels to register the node with: key=value,...")
 	f.StringVar(&taints, "register-with-taints", "", "taints to register the node with: key=value:effect,...")
 	f.StringVar(&cniDir, "cni-conf-dir", "", "write the pod network's configuration here once the node has its addresses; empty: another network is installed")

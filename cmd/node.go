@@ -196,6 +196,7 @@ func (n *node) startAgent(context.Context) error {
 		"--root-dir=" + n.layout.Kubelet(),
 		"--cni-conf-dir=" + n.cniConfDir(),
 		"--cluster-cidr=" + n.podCIDR,
+		"--data-dir=" + n.dataDir,
 	}
 	if !n.worker {
 		args = append(args, "--register-with-taints=node-role.kubernetes.io/control-plane=:NoSchedule")
