@@ -122,7 +122,9 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 	}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
 		capacity, known := allocatable[name]
-		if q.IsZero() || !known && name != corev1.ResourceCPU && name != corev1.ResourceMemory && !strings.Contains(string(name), "/") {
+		// What we do not know of was put into the node's status by another program, and
+		// the scheduler counts it.
+		if q.IsZero() || !known && name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 			continue
 		}
 		sum := used[name]

@@ -258,6 +258,19 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
+// TestResourceOfAnotherProgram runs a pod that asks for something which only the
+// scheduler counts.
+func TestResourceOfAnotherProgram(t *testing.T) {
+	l := newLab(t)
+	p := pod(corev1.RestartPolicyAlways, "a")
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/licence": quantity("2")}
+	l.create(p)
+	until(t, "running", func() (*corev1.Pod, bool) {
+		p := l.pod("p")
+		return p, p != nil && p.Status.Phase == corev1.PodRunning
+	})
+}
+
 func TestImagePullBackOff(t *testing.T) {
 	l := newLab(t)
 	p := pod(corev1.RestartPolicyAlways, "a")
