@@ -19,7 +19,8 @@ type allotment struct {
 	Pod *corev1.ResourceRequirements `json:"pod,omitempty"`
 	// Containers is what its containers were promised, by name.
 	Containers map[string]corev1.ResourceRequirements `json:"containers"`
-	// Applied is what running containers have, by id.
+	// Applied is what running containers have, by id, and the pod as a whole, by
+	// the empty string.
 	Applied map[string]corev1.ResourceRequirements `json:"applied,omitempty"`
 }
 
@@ -63,15 +64,41 @@ func (al *allotment) podOf(pod *corev1.Pod) *corev1.Pod {
 // applied notes what a container was started or updated with, and forgets the
 // containers that are no longer known.
 func (al *allotment) applied(id string, r corev1.ResourceRequirements, h have) {
-	kept := map[string]corev1.ResourceRequirements{id: *r.DeepCopy()}
+	kept := map[string]corev1.ResourceRequirements{}
+	if whole, ok := al.Applied[wholePod]; ok {
+		kept[wholePod] = whole
+	}
 	for _, all := range h.containers {
 		for _, c := range all {
-			if had, ok := al.Applied[c.id]; ok && c.id != id {
+			if had, ok := al.Applied[c.id]; ok {
 				kept[c.id] = had
 			}
 		}
 	}
+	kept[id] = *r.DeepCopy()
 	al.Applied = kept
+}
+
+// wholePod stands for the pod where else there is a container's id.
+const wholePod = ""
+
+// sizeOf is what a container gets: where it has no limit of its own, the pod's
+// holds.
+func sizeOf(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
+	r := *c.Resources.DeepCopy()
+	if pod.Spec.Resources == nil {
+		return r
+	}
+	for name, q := range pod.Spec.Resources.Limits {
+		if _, own := r.Limits[name]; own {
+			continue
+		}
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = q
+	}
+	return r
 }
 
 func (a *Agent) allotmentPath(pod *corev1.Pod) string {

@@ -339,19 +339,7 @@ func (a *Agent) podResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResource
 
 // containerResources are a container's cgroup values and its OOM score.
 func (a *Agent) containerResources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
-	limits := c.Resources.Limits.DeepCopy()
-	// Where the pod as a whole is limited, a container without limits may use
-	// as much as the pod.
-	if r := pod.Spec.Resources; r != nil {
-		for name, q := range r.Limits {
-			if _, ok := limits[name]; !ok {
-				if limits == nil {
-					limits = corev1.ResourceList{}
-				}
-				limits[name] = q
-			}
-		}
-	}
+	limits := sizeOf(pod, c).Limits
 	out := linuxResources(c.Resources.Requests, limits, *a.cfg.Kubelet.CPUCFSQuota)
 	out.OomScoreAdj = a.oomScore(pod, c)
 	for name, q := range limits {

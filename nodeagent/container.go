@@ -52,7 +52,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+grpcText(err))
 		return &startError{reason: "CreateContainerError", message: grpcText(err)}
 	}
-	w.allotted.applied(id, c.Resources, h)
+	w.allotted.applied(id, sizeOf(pod, c), h)
 	if err := w.a.writeAllotment(pod, w.allotted); err != nil {
 		w.a.log.Warn("what a container was given can't be written", "pod", w.name, "err", err)
 	}

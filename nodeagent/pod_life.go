@@ -166,8 +166,8 @@ func next(w want, h have, now time.Time) step {
 			}
 		}
 	}
-	if unsized := h.unsized(w.pod); len(unsized) > 0 && !h.waiting(stalledResize, "", now, &wake) {
-		return step{do: doResize, resize: unsized}
+	if h.isUnsized(w.pod) && !h.waiting(stalledResize, "", now, &wake) {
+		return step{do: doResize, resize: h.unsized(w.pod)}
 	}
 	return step{at: wake}
 }
@@ -342,7 +342,7 @@ func (h have) misfits(pod *corev1.Pod) []victim {
 				why: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
 			return
 		}
-		if h.resizeRestarts(c, cur) {
+		if h.resizeRestarts(pod, c, cur) {
 			kill = append(kill, victim{containerStatus: cur, spec: c, grace: graceOf(pod),
 				why: fmt.Sprintf("Container %s resize requires restart", c.Name)})
 			return

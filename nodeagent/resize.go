@@ -61,7 +61,7 @@ func (w *worker) recallPromise(pod *corev1.Pod, h have) {
 	w.allotted = allot(pod)
 	for _, c := range containersOf(pod) {
 		if cur, ok := h.current(c.Name); ok {
-			w.allotted.applied(cur.id, c.Resources, h)
+			w.allotted.applied(cur.id, sizeOf(pod, c), h)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (s *podSet) retryResizes() {
 // followResize notes whether the promise is carried out, and tells when that
 // comes true.
 func (w *worker) followResize(pod *corev1.Pod, h have) {
-	done := len(h.unsized(pod)) == 0
+	done := !h.isUnsized(pod)
 	if done && w.resizing.underWay {
 		w.event(pod, corev1.EventTypeNormal, "ResizeCompleted", resizeText("Pod resize completed", pod, ""))
 	}
@@ -127,18 +127,27 @@ func (w *worker) followResize(pod *corev1.Pod, h have) {
 func (h have) unsized(pod *corev1.Pod) []*corev1.Container {
 	var out []*corev1.Container
 	for _, c := range containersOf(pod) {
-		if isEphemeral(pod, c.Name) || initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+		if isEphemeral(pod, c.Name) {
 			continue
 		}
 		cur, ok := h.current(c.Name)
 		if !ok || cur.state != stateRunning {
 			continue // it gets them when it starts
 		}
-		if applied, known := h.applied[cur.id]; known && !sameSize(applied, c.Resources) {
+		if applied, known := h.applied[cur.id]; known && !sameSize(applied, sizeOf(pod, c)) {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// isUnsized says whether a promise is not carried out, for a container or for
+// the pod as a whole.
+func (h have) isUnsized(pod *corev1.Pod) bool {
+	if applied, known := h.applied[wholePod]; known && pod.Spec.Resources != nil && len(h.containers) > 0 && !sameSize(applied, *pod.Spec.Resources) {
+		return true
+	}
+	return len(h.unsized(pod)) > 0
 }
 
 var sizes = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
@@ -159,13 +168,13 @@ func sameQuantity(a, b corev1.ResourceRequirements, name corev1.ResourceName) bo
 }
 
 // resizeRestarts says whether c has to be restarted to get what it was promised.
-func (h have) resizeRestarts(c *corev1.Container, cur containerStatus) bool {
+func (h have) resizeRestarts(pod *corev1.Pod, c *corev1.Container, cur containerStatus) bool {
 	applied, known := h.applied[cur.id]
 	if !known {
 		return false
 	}
 	for _, p := range c.ResizePolicy {
-		if p.RestartPolicy == corev1.RestartContainer && !sameQuantity(applied, c.Resources, p.ResourceName) {
+		if p.RestartPolicy == corev1.RestartContainer && !sameQuantity(applied, sizeOf(pod, c), p.ResourceName) {
 			return true
 		}
 	}
@@ -186,7 +195,10 @@ func (w *worker) applySize(ctx context.Context, pod *corev1.Pod, h have, contain
 		if err := w.a.cfg.Runtime.UpdateContainerResources(ctx, cur.id, &runtimeapi.ContainerResources{Linux: want}); err != nil {
 			return fmt.Errorf("resize container %s: %s", c.Name, grpcText(err))
 		}
-		w.allotted.applied(cur.id, c.Resources, h)
+		w.allotted.applied(cur.id, sizeOf(pod, c), h)
+	}
+	if pod.Spec.Resources != nil {
+		w.allotted.applied(wholePod, *pod.Spec.Resources, h)
 	}
 	if err := w.a.writeAllotment(pod, w.allotted); err != nil {
 		return err
@@ -200,6 +212,9 @@ func (w *worker) applySize(ctx context.Context, pod *corev1.Pod, h have, contain
 // sizedAs is the pod as if it asked for what its containers have.
 func (w *worker) sizedAs(pod *corev1.Pod, h have) *corev1.Pod {
 	pod = pod.DeepCopy()
+	if whole, known := h.applied[wholePod]; known {
+		pod.Spec.Resources = whole.DeepCopy()
+	}
 	for _, c := range containersOf(pod) {
 		if cur, ok := h.current(c.Name); ok {
 			if applied, known := h.applied[cur.id]; known {
@@ -231,7 +246,8 @@ func (r resizing) conditions(pod *corev1.Pod) []corev1.PodCondition {
 	return out
 }
 
-// reportResources tells what a container was promised and what it has.
+// reportResources tells what a container was promised and what it has. A limit
+// that is the pod's is told with the pod.
 func reportResources(c *corev1.Container, h have, cur containerStatus, st *corev1.ContainerStatus) {
 	st.AllocatedResources = c.Resources.Requests.DeepCopy()
 	st.Resources = c.Resources.DeepCopy()
@@ -253,8 +269,10 @@ func reportResources(c *corev1.Container, h have, cur containerStatus, st *corev
 	for _, name := range sizes {
 		q, ok := applied.Requests[name]
 		set(&st.Resources.Requests, name, q, ok)
-		q, ok = applied.Limits[name]
-		set(&st.Resources.Limits, name, q, ok)
+		if _, own := c.Resources.Limits[name]; own {
+			q, ok = applied.Limits[name]
+			set(&st.Resources.Limits, name, q, ok)
+		}
 	}
 }
 

@@ -79,6 +79,35 @@ func TestResize(t *testing.T) {
 	l.untilResized("small", "3")
 }
 
+func TestPodLevelResize(t *testing.T) {
+	p := pod(corev1.RestartPolicyAlways, "init:i", "a", "b")
+	limit := func(cpu string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: quantity(cpu)}}
+	}
+	whole := limit("4")
+	p.Spec.Resources = &whole
+	p.Spec.Containers[1].Resources = limit("1")
+	h := sandboxed(running("a"), running("b"))
+	h.applied = map[string]corev1.ResourceRequirements{wholePod: limit("4"), "a-id": sizeOf(p, &p.Spec.Containers[0]), "b-id": limit("1")}
+	if h.isUnsized(p) {
+		t.Error("nothing was changed")
+	}
+	whole = limit("5")
+	if got := h.unsized(p); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("containers to resize: %v, want the one without a limit of its own", got)
+	}
+	p.Spec.Containers[0].Resources = limit("4")
+	if !h.isUnsized(p) || len(h.unsized(p)) > 0 {
+		t.Error("only the pod as a whole has to be resized")
+	}
+	h = sandboxed(running("i"))
+	h.applied = map[string]corev1.ResourceRequirements{"i-id": limit("1")}
+	p.Spec.InitContainers[0].Resources = limit("2")
+	if len(h.unsized(p)) != 1 {
+		t.Error("an init container is resized while it runs")
+	}
+}
+
 func TestAllotmentOutlivesTheAgent(t *testing.T) {
 	a := &Agent{cfg: Config{RootDir: t.TempDir()}}
 	p := cpuPod("p", "1")

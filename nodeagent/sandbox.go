@@ -59,6 +59,9 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 	if err := os.MkdirAll(w.a.podLogDir(pod), 0o755); err != nil {
 		return err
 	}
+	if pod.Spec.Resources != nil {
+		w.allotted.applied(wholePod, *pod.Spec.Resources, w.last)
+	}
 	if err := w.a.cgroups.ensure(pod); err != nil {
 		w.event(pod, corev1.EventTypeWarning, "FailedToCreateContainer", "unable to ensure pod container exists: "+err.Error())
 		return err

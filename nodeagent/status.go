@@ -75,6 +75,9 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 	if pod.Spec.Resources != nil {
 		st.AllocatedResources = pod.Spec.Resources.Requests.DeepCopy()
 		st.Resources = pod.Spec.Resources.DeepCopy()
+		if applied, known := h.applied[wholePod]; known {
+			st.Resources = applied.DeepCopy()
+		}
 	}
 	st.Conditions = keptConditions(old.Conditions, pod.Status.Conditions, own)
 	return st
