@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"server/storage":         {"api"},
 	"server/patch":           {"api"},
 	"server/auth":            {"api"},
+	"server/encryption":      {},
 	"server/admission":       {"server/registry", "api"},
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
@@ -60,6 +61,7 @@ var forbidden = []string{
 // allowedBelow are leaf libraries below a forbidden path.
 var allowedBelow = []string{
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation",
+	"k8s.io/apiserver/pkg/endpoints/request", // keys by which libraries find in a context what a request is about
 }
 
 const module = "orrery.dev"

@@ -42,16 +42,22 @@ type apiParts struct {
 	server     *server.Server
 	addresses  *admission.Addresses
 	hub        *stream.Hub
+	// others are run beside the pieces above.
+	others []func(context.Context) error
 }
 
 // run keeps the pieces going until ctx ends.
 func (p *apiParts) run(ctx context.Context) error {
-	return together(ctx, p.store.Run, p.authorizer.Run, p.addresses.Run, p.server.Run)
+	return together(ctx, append([]func(context.Context) error{p.store.Run, p.authorizer.Run, p.addresses.Run, p.server.Run}, p.others...)...)
 }
 
 // newAPI puts an API server together over an etcd client.
 func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, error) {
-	store := storage.New(storage.NewEtcd(etcd), storage.Options{Log: log})
+	sealing, err := o.encryption.open(log)
+	if err != nil {
+		return nil, err
+	}
+	store := storage.New(storage.NewEtcd(etcd), storage.Options{Transformers: sealing.transformers(), Log: log})
 	kinds := registry.NewBuiltinTable()
 	issuer, err := o.tokenIssuer(store)
 	if err != nil {
@@ -80,7 +86,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	hub := server.NewStream(kinds, store, authz, log)
 	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
-	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub}
+	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run}}
 	dashboard, err := o.dashboard(authn, parts)
 	if err != nil {
 		return nil, err
@@ -103,7 +109,8 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Bootstrap:          []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
 		ProxyCertificate:   proxyCertificate,
 		AuthenticationInfo: info,
-		Health:             []server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}},
+		Health:             append([]server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}}, sealing.health()...),
+		Metrics:            sealing.metrics(),
 		AuditLog:           o.auditLog,
 		Components:         o.components,
 		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},

@@ -39,6 +39,7 @@ type apiOptions struct {
 	auditLog                           string
 	disabledAdmission                  []string
 	anonymous                          bool
+	encryption                         encryptionFlags
 	ignored                            ignoredFlags
 
 	// components are asked for componentstatuses; nil: those on this machine.
@@ -88,6 +89,7 @@ func newAPIServerCommand() *cobra.Command {
 	f.StringVar(&o.auditLog, "audit-log-path", "", "record every request in this file")
 	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
 	f.BoolVar(&o.anonymous, "anonymous-auth", true, "let requests without credentials in as system:anonymous")
+	o.encryption.flags(f)
 	o.ignored.flags(c)
 	return c
 }

@@ -87,6 +87,7 @@ func startOver(t testing.TB, backend storage.Backend, adjust ...func(*Config)) *
 	for _, f := range adjust {
 		f(&cfg)
 	}
+	store = cfg.Store
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (h *health) checks(group string) []HealthCheck {
 	all = append(all, HealthCheck{Name: "shutdown", Ready: true, Run: h.shutdown})
 	var kept []HealthCheck
 	for _, check := range all {
-		if !check.Ready || group == "readyz" {
+		if (!check.Ready || group == "readyz") && !(check.NotLive && group == "livez") {
 			kept = append(kept, check)
 		}
 	}

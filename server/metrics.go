@@ -1,13 +1,17 @@
 package server
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // metrics are what /metrics tells, under upstream's names where it has the same.
@@ -52,7 +56,29 @@ func newMetrics(s *Server) *metrics {
 			Name: "apiserver_current_inflight_requests", Help: "Requests in flight.", ConstLabels: prometheus.Labels{"request_kind": "mutating"},
 		}, func() float64 { return float64(len(s.writes)) }),
 	)
+	m.registry.MustRegister(s.Metrics...)
 	return m
+}
+
+// Gather implements prometheus.Gatherer: our metrics, and those that the
+// Kubernetes libraries keep by themselves.
+func (m *metrics) Gather() ([]*dto.MetricFamily, error) {
+	all, err := m.registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, family := range all {
+		known[family.GetName()] = true
+	}
+	libraries, err := legacyregistry.DefaultGatherer.Gather()
+	for _, family := range libraries {
+		if !known[family.GetName()] {
+			all = append(all, family)
+		}
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all, err
 }
 
 // observe counts a request. Paths outside the API share one set of labels, since
@@ -86,7 +112,7 @@ func (m *metrics) observe(info *requestInfo, code string, took time.Duration) {
 }
 
 func (s *Server) serveMetrics(c *gin.Context) {
-	promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(c.Writer, c.Request)
+	promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}).ServeHTTP(c.Writer, c.Request)
 }
 
 // objectCounts asks storage when it is asked itself: kinds come and go.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/version"
@@ -79,6 +80,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// Health are further checks of /livez and /readyz, by name.
 	Health []HealthCheck
+	// Metrics are shown at /metrics beside the server's own.
+	Metrics []prometheus.Collector
 	// Components are what componentstatuses shows; nil: the scheduler and the
 	// controller manager of this machine, and etcd.
 	Components []Check
@@ -126,7 +129,10 @@ type HealthCheck struct {
 	Name string
 	// Ready checks are part of /readyz only.
 	Ready bool
-	Run   func(context.Context) error
+	// NotLive checks are not part of /livez: what they watch is not mended by a
+	// restart of the server.
+	NotLive bool
+	Run     func(context.Context) error
 }
 
 // Server is an API server. Make one with New, serve its Handler, and run Run

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"sort"
 
 	"github.com/google/btree"
@@ -25,7 +27,7 @@ func (c *Collection) prepare(changes []Change) []prepared {
 		}
 		before, _ := c.lookup(ch.Key)
 		if all[n].item = c.inflight.take(ch.KV, before); all[n].item == nil {
-			all[n].item, all[n].err = c.resource.decodeItem(ch.KV)
+			all[n].item, _, all[n].err = c.decodeItem(context.Background(), ch.KV)
 		}
 	}
 	return all
@@ -33,7 +35,15 @@ func (c *Collection) prepare(changes []Change) []prepared {
 
 // feed takes in the changes of one delivery of the watch.
 func (c *Collection) feed(changes []Change) {
+	if c.holdSealed(changes) {
+		return
+	}
 	all := c.prepare(changes)
+	if slices.ContainsFunc(all, func(p prepared) bool { return isSealed(p.err) }) {
+		c.markSealed()
+		c.store.reload(c) // will find these changes in etcd
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.synced {
@@ -157,13 +167,16 @@ func (c *Collection) index(field string) fieldIndex {
 }
 
 // install takes in a listing at a revision and what the watch has brought
-// since it began. It reports false if another load was started meanwhile, or if
-// etcd's history is not the one that the cache knows.
-func (c *Collection) install(generation int, items map[string]prepared, rev int64) bool {
+// since it began, unless another load was started meanwhile. It fails if the
+// latter cannot be unsealed.
+func (c *Collection) install(generation int, items map[string]prepared, rev int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation != generation || c.removed {
-		return false
+		return nil
+	}
+	if err := c.unsealHeld(); err != nil {
+		return err
 	}
 	select {
 	case <-c.loaded:
@@ -177,9 +190,9 @@ func (c *Collection) install(generation int, items map[string]prepared, rev int6
 		close(c.loaded)
 	}
 	held := c.held
-	c.held, c.synced, c.void = nil, true, false
+	c.held, c.synced, c.sealed, c.void = nil, true, false, false
 	c.apply(held)
-	return true
+	return nil
 }
 
 // restart forgets all that was, watchers included. Caller holds mu.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/btree"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage/value"
 )
 
 // Collection is the objects of one kind. See the interface collection for what
@@ -18,10 +20,12 @@ import (
 type Collection struct {
 	store    *Store
 	resource Resource
-	prefix   string        // "/registry/pods/"
-	loaded   chan struct{} // closed when the first load is done
-	inflight inflight      // decoded objects of our own writes
-	leases   leases
+	// transformer encrypts values (seal.go).
+	transformer value.Transformer
+	prefix      string        // "/registry/pods/"
+	loaded      chan struct{} // closed when the first load is done
+	inflight    inflight      // decoded objects of our own writes
+	leases      leases
 	// reading holds the right to read the past into the window, and with it
 	// unreachable, the latest revision from which that did not work.
 	reading     chan struct{}
@@ -37,6 +41,7 @@ type Collection struct {
 	// a load runs; changes then wait in held.
 	synced     bool
 	held       []prepared
+	sealed     bool // loads fail for want of a key; until one succeeds
 	generation int  // of loads: a newer one makes a running one void
 	void       bool // the cache is of an etcd history that is no more
 	removed    bool
@@ -57,7 +62,7 @@ type snapshot struct {
 
 func newCollection(s *Store, r Resource) *Collection {
 	return &Collection{
-		store: s, resource: r, prefix: registryPrefix + r.Prefix + "/",
+		store: s, resource: r, transformer: s.options.transformer(r.GroupResource), prefix: registryPrefix + r.Prefix + "/",
 		loaded: make(chan struct{}), reading: make(chan struct{}, 1),
 		leases: leases{ttl: r.TTL, grant: s.backend.Grant},
 		tree:   newTree(), indexes: map[string]fieldIndex{}, corrupt: map[string]error{},
@@ -183,6 +188,9 @@ func (c *Collection) waitLoaded(ctx context.Context) error {
 		return nil
 	default:
 	}
+	if c.isSealed() {
+		return errUnsynced // waiting would be for nothing
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.store.options.ReadTimeout)
 	defer cancel()
 	select {
@@ -265,13 +273,16 @@ func (c *Collection) atLeast(ctx context.Context, rev int64) error {
 	return errUnsynced
 }
 
-// decode makes an item of what etcd has.
-func (c *Collection) decode(kv *KV) (*Item, error) {
-	i, err := c.resource.decodeItem(*kv)
-	if err != nil {
-		return nil, errCorrupt(err)
+// decode makes an item of what etcd has; outdated is as in decodeItem.
+func (c *Collection) decode(ctx context.Context, kv *KV) (item *Item, outdated bool, err error) {
+	item, outdated, err = c.decodeItem(ctx, *kv)
+	switch {
+	case isSealed(err):
+		return nil, false, apierrors.NewInternalError(err)
+	case err != nil:
+		return nil, false, errCorrupt(err)
 	}
-	return i, nil
+	return item, outdated, nil
 }
 
 func (c *Collection) String() string {

@@ -156,9 +156,14 @@ func (s *Store) load(ctx context.Context, c *Collection, generation int, turns c
 		items, rev, err := c.listAll(ctx)
 		<-turns
 		if err == nil {
-			c.install(generation, items, rev)
+			err = c.install(generation, items, rev)
+		}
+		if err == nil {
 			s.moved.ring()
 			return
+		}
+		if isSealed(err) {
+			c.markSealed()
 		}
 		if ctx.Err() == nil {
 			s.options.Log.Warn("load from etcd", "resource", c.resource.GroupResource.String(), "err", err)
@@ -207,7 +212,10 @@ func (c *Collection) listAll(ctx context.Context) (map[string]prepared, int64, e
 			if known, _ := c.lookup(kv.Key); known != nil && known.Revision == kv.Mod && trusted {
 				p.item = known
 			} else {
-				p.item, p.err = c.resource.decodeItem(kv)
+				p.item, _, p.err = c.decodeItem(ctx, kv)
+			}
+			if isSealed(p.err) {
+				return nil, 0, p.err
 			}
 			p.Value = nil
 			items[kv.Key] = p

@@ -15,7 +15,8 @@ type inflight struct {
 }
 
 type pendingWrite struct {
-	value []byte
+	plain []byte // the encoded object
+	value []byte // what is stored of it
 	guard int64
 	item  *Item // without revision until the write is known to be done
 

@@ -32,14 +32,18 @@ func (c *Collection) reach(ctx context.Context, rev int64) error {
 	ctx, cancel := context.WithTimeout(ctx, c.store.options.ReadTimeout)
 	defer cancel()
 	past, err := c.store.backend.History(ctx, c.prefix, rev+1, start, min(room, maxPast))
-	if errors.Is(err, ErrCompacted) || errors.Is(err, context.DeadlineExceeded) {
+	var changes []*change
+	if err == nil {
+		changes, err = c.decodePast(ctx, past)
+	}
+	if isSealed(err) || errors.Is(err, ErrCompacted) || errors.Is(err, context.DeadlineExceeded) {
 		c.unreachable = rev // nobody needs to try that again
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.prepend(rev, start, c.decodePast(past))
+	c.prepend(rev, start, changes)
 	return nil
 }
 
@@ -61,33 +65,37 @@ func (c *Collection) prepend(rev, start int64, past []*change) {
 
 // decodePast makes changes of what etcd knows. The state after one change is
 // the state before the next of the same key.
-func (c *Collection) decodePast(past []Past) []*change {
+func (c *Collection) decodePast(ctx context.Context, past []Past) (all []*change, err error) {
 	latest := map[string]*Item{}
-	var all []*change
 	for _, p := range past {
 		ch := &change{rev: p.Mod, prev: latest[p.Key]}
 		if ch.prev == nil && p.Prev != nil {
-			ch.prev = c.pastItem(*p.Prev)
+			if ch.prev, err = c.pastItem(ctx, *p.Prev); err != nil {
+				return nil, err
+			}
 		}
 		if !p.Deleted {
-			ch.item = c.pastItem(p.KV)
+			if ch.item, err = c.pastItem(ctx, p.KV); err != nil {
+				return nil, err
+			}
 		}
 		latest[p.Key] = ch.item
 		if ch.item != nil || ch.prev != nil {
 			all = append(all, ch)
 		}
 	}
-	return all
+	return all, nil
 }
 
-// pastItem is nil for what cannot be read, as in the cache.
-func (c *Collection) pastItem(kv KV) *Item {
+// pastItem is nil for what makes no sense, as in the cache. It fails for what
+// cannot be unsealed.
+func (c *Collection) pastItem(ctx context.Context, kv KV) (*Item, error) {
 	if now, _ := c.lookup(kv.Key); now != nil && now.Revision == kv.Mod {
-		return now
+		return now, nil
 	}
-	item, err := c.resource.decodeItem(kv)
-	if err != nil {
-		return nil
+	item, _, err := c.decodeItem(ctx, kv)
+	if isSealed(err) {
+		return nil, err
 	}
-	return item
+	return item, nil
 }

@@ -19,7 +19,8 @@ func (c *Collection) Get(ctx context.Context, namespace, name, rv string) (*Item
 	}
 	switch err := c.await(ctx, rv, wanted); {
 	case errors.Is(err, errUnsynced):
-		return c.getDirect(ctx, key, name)
+		item, _, err := c.getDirect(ctx, key, name)
+		return item, err
 	case err != nil:
 		return nil, backendError(c.resource.GroupResource, "get", err)
 	}
@@ -48,17 +49,16 @@ func (c *Collection) await(ctx context.Context, rv string, wanted int64) error {
 	return c.atLeast(ctx, wanted)
 }
 
-// getDirect reads one object from etcd, decoding it only if the cache does not
-// have this very state.
-func (c *Collection) getDirect(ctx context.Context, key, name string) (*Item, error) {
+// getDirect reads one object from etcd; outdated is as in decodeItem.
+func (c *Collection) getDirect(ctx context.Context, key, name string) (item *Item, outdated bool, err error) {
 	kv, _, err := c.store.backend.Get(ctx, key)
 	if err != nil {
-		return nil, backendError(c.resource.GroupResource, "get", err)
+		return nil, false, backendError(c.resource.GroupResource, "get", err)
 	}
 	if kv == nil {
-		return nil, apierrors.NewNotFound(c.resource.GroupResource, name)
+		return nil, false, apierrors.NewNotFound(c.resource.GroupResource, name)
 	}
-	return c.decode(kv)
+	return c.decode(ctx, kv)
 }
 
 // List reads the objects that a selection picks, in pages if asked to.
@@ -207,7 +207,7 @@ func (c *Collection) listDirect(ctx context.Context, o ListOptions, rev int64, s
 		}
 		rev, p.Revision = r.Revision, r.Revision
 		for n := range r.KVs {
-			item, err := c.decode(&r.KVs[n])
+			item, _, err := c.decode(ctx, &r.KVs[n])
 			if err != nil {
 				return nil, err
 			}

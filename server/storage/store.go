@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
 )
 
 // registryPrefix is where everything is in etcd.
@@ -29,7 +30,10 @@ type Options struct {
 	WindowAge  time.Duration
 	// BookmarkInterval is the time between bookmarks, a minute if 0.
 	BookmarkInterval time.Duration
-	Log              *slog.Logger // nil: slog.Default()
+	// Transformers say how the values of each resource are encrypted in etcd;
+	// nil: they are not.
+	Transformers value.ResourceTransformers
+	Log          *slog.Logger // nil: slog.Default()
 }
 
 func (o *Options) setDefaults() {

@@ -56,7 +56,7 @@ func (c *Collection) newWrite(key string, obj runtime.Object, guard int64) (*pen
 	if err != nil {
 		return nil, err
 	}
-	return &pendingWrite{value: value, guard: guard, item: item}, nil
+	return &pendingWrite{plain: value, guard: guard, item: item}, nil
 }
 
 // commit makes the guarded transaction. Of a write that came too late it
@@ -64,6 +64,9 @@ func (c *Collection) newWrite(key string, obj runtime.Object, guard int64) (*pen
 func (c *Collection) commit(ctx context.Context, key string, w *pendingWrite) (*Item, *KV, error) {
 	lease, err := c.leases.lease(ctx)
 	if err != nil {
+		return nil, nil, err
+	}
+	if w.value, err = c.seal(ctx, key, w.plain); err != nil {
 		return nil, nil, err
 	}
 	c.inflight.add(key, w)
@@ -77,33 +80,36 @@ func (c *Collection) commit(ctx context.Context, key string, w *pendingWrite) (*
 	if item := w.finish(out.Revision); item != nil {
 		return item, nil, nil
 	}
-	item, err := c.decode(&KV{Key: key, Value: w.value, Mod: out.Revision})
+	item, _, err := c.decode(ctx, &KV{Key: key, Value: w.value, Mod: out.Revision})
 	return item, nil, err
 }
 
 // state is the object that a write starts from. One from the cache may be old:
-// whatever speaks against the write then has to be checked with etcd.
+// whatever speaks against the write then has to be checked with etcd, and so has
+// that there is nothing to write.
 type state struct {
-	item  *Item
-	stale bool
+	item     *Item
+	stale    bool
+	outdated bool // as in decodeItem; unknown if stale
 }
 
 // current finds the state to start from, in the cache if it is there.
 func (c *Collection) current(ctx context.Context, key, name string) (state, error) {
 	if item, _ := c.lookup(key); item != nil {
-		return state{item, true}, nil
+		return state{item: item, stale: true}, nil
 	}
-	item, err := c.getDirect(ctx, key, name)
-	return state{item, false}, err
+	item, outdated, err := c.getDirect(ctx, key, name)
+	return state{item: item, outdated: outdated}, err
 }
 
 // refresh replaces a state from the cache by etcd's. It reports whether that
-// is another one; if not, what spoke against the write stands.
+// is another one, or has to be written in any case; if not, what spoke against
+// the write stands.
 func (c *Collection) refresh(ctx context.Context, key string, s *state) (changed bool, err error) {
 	if !s.stale {
 		return false, nil
 	}
-	fresh, err := c.getDirect(ctx, key, s.item.Name)
+	fresh, outdated, err := c.getDirect(ctx, key, s.item.Name)
 	if err != nil {
 		return false, err
 	}
@@ -111,8 +117,8 @@ func (c *Collection) refresh(ctx context.Context, key string, s *state) (changed
 	if !changed {
 		fresh = s.item
 	}
-	*s = state{item: fresh}
-	return changed, nil
+	*s = state{item: fresh, outdated: outdated}
+	return changed || outdated, nil
 }
 
 // Update changes an object.
@@ -123,7 +129,7 @@ func (c *Collection) Update(ctx context.Context, namespace, name string, o Write
 		return nil, err
 	}
 	for {
-		w, err := c.changed(key, from.item, o, change)
+		w, err := c.changed(key, from, o, change)
 		if err != nil || w == nil {
 			changed, refreshErr := c.refresh(ctx, key, &from)
 			switch {
@@ -149,10 +155,10 @@ func (c *Collection) Update(ctx context.Context, namespace, name string, o Write
 		case instead == nil:
 			return nil, apierrors.NewNotFound(c.resource.GroupResource, name)
 		}
-		if from.item, err = c.decode(instead); err != nil {
+		from.stale = false
+		if from.item, from.outdated, err = c.decode(ctx, instead); err != nil {
 			return nil, err
 		}
-		from.stale = false
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -161,7 +167,8 @@ func (c *Collection) Update(ctx context.Context, namespace, name string, o Write
 
 // changed applies a change to a state. It returns no write if the result is what
 // was there.
-func (c *Collection) changed(key string, from *Item, o WriteOptions, change func(runtime.Object) (runtime.Object, error)) (*pendingWrite, error) {
+func (c *Collection) changed(key string, s state, o WriteOptions, change func(runtime.Object) (runtime.Object, error)) (*pendingWrite, error) {
+	from := s.item
 	if err := checkPreconditions(c.resource.GroupResource, key, o.Preconditions, from); err != nil {
 		return nil, err
 	}
@@ -181,7 +188,7 @@ func (c *Collection) changed(key string, from *Item, o WriteOptions, change func
 		return nil, err
 	}
 	before, err := c.resource.encode(from.Object.DeepCopyObject())
-	if err == nil && bytes.Equal(before, w.value) {
+	if err == nil && bytes.Equal(before, w.plain) && !s.outdated {
 		return nil, nil
 	}
 	return w, err
@@ -221,10 +228,10 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 		case out.Current == nil:
 			return nil, apierrors.NewNotFound(c.resource.GroupResource, name)
 		}
-		if from.item, err = c.decode(out.Current); err != nil {
+		from.stale = false
+		if from.item, _, err = c.decode(ctx, out.Current); err != nil {
 			return nil, err
 		}
-		from.stale = false
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
