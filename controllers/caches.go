@@ -59,7 +59,7 @@ func slim(obj any) (any, error) {
 	}
 	switch o := obj.(type) {
 	case *corev1.Secret:
-		if o.Type != tokenSecretType {
+		if o.Type != tokenSecretType && !isAccountSecret(o) {
 			o.Data = nil
 		}
 	case *corev1.ConfigMap:

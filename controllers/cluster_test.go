@@ -607,12 +607,13 @@ func tokenStory(t *testing.T, c *cluster) {
 	filled := func(name string) *corev1.Secret {
 		_, err := secrets.Create(t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}, Type: corev1.SecretTypeServiceAccountToken,
+			Data: map[string][]byte{"more": []byte("of mine")},
 		}, metav1.CreateOptions{})
 		check(t, err)
 		var secret *corev1.Secret
 		eventually(t, func() error {
 			secret, err = secrets.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || string(secret.Data["ca.crt"]) != "the authority" || string(secret.Data["namespace"]) != ns || len(secret.Data["token"]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == "" {
+			if err != nil || string(secret.Data["ca.crt"]) != "the authority" || string(secret.Data["namespace"]) != ns || len(secret.Data["token"]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == "" || string(secret.Data["more"]) != "of mine" {
 				return fmt.Errorf("%v: secret %+v", err, secret)
 			}
 			return nil
