@@ -39,6 +39,8 @@ type Source struct {
 	Keys     func(obj any) []string
 	// Changed, if set, says whether an update is worth a wake.
 	Changed func(before, after any) bool
+	// NotNew means that an object wakes nobody by coming into being.
+	NotNew bool
 }
 
 // wakes makes a source of the objects of type T.
@@ -111,7 +113,11 @@ func (l *loop) handler(s Source) cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { wake(s.Keys(obj)) },
+		AddFunc: func(obj any) {
+			if !s.NotNew {
+				wake(s.Keys(obj))
+			}
+		},
 		UpdateFunc: func(before, after any) {
 			if sameVersion(before, after) || s.Changed != nil && !s.Changed(before, after) {
 				return

@@ -24,7 +24,10 @@ const (
 )
 
 // quotaController counts what a namespace uses of its ResourceQuotas. The API
-// server counts up as it admits; this counts anew, and down.
+// server counts up as it admits; this counts anew, and down. It must not count
+// because the server did, or because of what is new: an object that was admitted
+// a moment ago may not be in the caches yet, and the room that it takes would be
+// given away a second time.
 type quotaController struct {
 	*env
 	informer cache.SharedIndexInformer
@@ -44,12 +47,13 @@ func newResourceQuota(e *env) Controller {
 		"statefulsets.apps": e.factory.Apps().V1().StatefulSets().Informer(),
 		"jobs.batch":        e.factory.Batch().V1().Jobs().Informer(), "cronjobs.batch": e.factory.Batch().V1().CronJobs().Informer(),
 	}
-	out := Controller{Name: "resourcequota-controller", Writes: []string{"resourcequotas"}, Workers: 5, Sync: c.sync, Reads: []Source{wakesSelf(c.informer)}}
+	out := Controller{Name: "resourcequota-controller", Writes: []string{"resourcequotas"}, Workers: 5, Sync: c.sync, Reads: []Source{when(wakesSelf(c.informer), limitsChanged)}}
 	for name, informer := range c.watched {
 		if name == "resourcequotas" {
 			continue
 		}
 		source := wakes(informer, func(o metav1.Object) []string { return c.quotasIn(o.GetNamespace()) })
+		source.NotNew = true
 		out.Reads = append(out.Reads, when(source, quotaChanged))
 	}
 	return out
@@ -63,12 +67,19 @@ func (c *quotaController) quotasIn(namespace string) []string {
 	return keys
 }
 
+// limitsChanged passes the updates of a quota by its owner.
+func limitsChanged(before, after *corev1.ResourceQuota) bool {
+	return !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(after.Spec.Hard, after.Status.Hard)
+}
+
 // quotaChanged passes the updates that can change what an object uses.
 func quotaChanged(before, after metav1.Object) bool {
 	switch a := after.(type) {
 	case *corev1.Pod:
 		b := before.(*corev1.Pod)
-		return podFinished(a) != podFinished(b) || !equality.Semantic.DeepEqual(a.Spec, b.Spec) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
+		was := b.Spec
+		was.NodeName = a.Spec.NodeName // every new pod is bound
+		return podFinished(a) != podFinished(b) || !equality.Semantic.DeepEqual(a.Spec, was) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
 	case *corev1.Service:
 		return !equality.Semantic.DeepEqual(a.Spec, before.(*corev1.Service).Spec)
 	case *corev1.PersistentVolumeClaim:

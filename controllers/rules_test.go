@@ -19,6 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 func TestTaintsFollowConditions(t *testing.T) {
@@ -136,6 +140,61 @@ func TestQuotaCountsPods(t *testing.T) {
 	best := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}}
 	if inScope(best, pod) {
 		t.Error("a pod with requests is best effort")
+	}
+}
+
+// What the API server has just counted may not be in the caches yet.
+func TestQuotaIsNotRecountedForWhatIsNew(t *testing.T) {
+	cfg := Config{Clients: fakeClients(), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme)}
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEnv(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newResourceQuota(e)
+	l := &loop{Controller: c, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())}
+	defer l.queue.ShutDown()
+	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns", ResourceVersion: "1"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}, Status: corev1.ResourceQuotaStatus{Hard: hard}}
+	if err := e.factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(quota); err != nil {
+		t.Fatal(err)
+	}
+	counted := quota.DeepCopy()
+	counted.ResourceVersion, counted.Status.Used = "2", corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+	raised := counted.DeepCopy()
+	raised.ResourceVersion, raised.Spec.Hard = "3", corev1.ResourceList{corev1.ResourcePods: resource.MustParse("6")}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", ResourceVersion: "4"}}
+	bound, done := pod.DeepCopy(), pod.DeepCopy()
+	bound.ResourceVersion, bound.Spec.NodeName = "5", "node"
+	done.ResourceVersion, done.Status.Phase = "6", corev1.PodSucceeded
+	for _, step := range []struct {
+		name  string
+		event func(cache.ResourceEventHandler)
+		of    cache.SharedIndexInformer
+		wakes int
+	}{
+		{"quota made", func(h cache.ResourceEventHandler) { h.OnAdd(quota, false) }, c.Reads[0].Informer, 1},
+		{"counted by the server", func(h cache.ResourceEventHandler) { h.OnUpdate(quota, counted) }, c.Reads[0].Informer, 0},
+		{"raised", func(h cache.ResourceEventHandler) { h.OnUpdate(counted, raised) }, c.Reads[0].Informer, 1},
+		{"pod made", func(h cache.ResourceEventHandler) { h.OnAdd(pod, false) }, e.pods(), 0},
+		{"pod bound", func(h cache.ResourceEventHandler) { h.OnUpdate(pod, bound) }, e.pods(), 0},
+		{"pod done", func(h cache.ResourceEventHandler) { h.OnUpdate(bound, done) }, e.pods(), 1},
+		{"pod gone", func(h cache.ResourceEventHandler) { h.OnDelete(done) }, e.pods(), 1},
+	} {
+		for _, s := range c.Reads {
+			if s.Informer.GetIndexer() == step.of.GetIndexer() {
+				step.event(l.handler(s))
+			}
+		}
+		if got := l.queue.Len(); got != step.wakes {
+			t.Errorf("%s: %d quotas to count, want %d", step.name, got, step.wakes)
+		}
+		for l.queue.Len() > 0 {
+			key, _ := l.queue.Get()
+			l.queue.Done(key)
+		}
 	}
 }
 
