@@ -102,8 +102,10 @@ func (p *jobPlan) hasFailed(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && !replacesFailedOnly(p.job)
 }
 
+// replacesFailedOnly is so too for a Job with a failure policy, which can't judge
+// a pod before it has ended.
 func replacesFailedOnly(job *batchv1.Job) bool {
-	return job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed
+	return job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed || job.Spec.PodFailurePolicy != nil
 }
 
 func jobCondition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {

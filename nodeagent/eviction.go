@@ -208,12 +208,12 @@ func (p *pressure) evictOne(ctx context.Context, s shortage) {
 	w := candidates[0]
 	message := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.resource,
 		resource.NewQuantity(s.threshold, resource.BinarySI), resource.NewQuantity(s.available, resource.BinarySI))
-	p.evict(w, message)
+	p.evict(w, message, true)
 }
 
-func (p *pressure) evict(w *worker, message string) {
+func (p *pressure) evict(w *worker, message string, disrupts bool) {
 	w.event(w.wanted(), corev1.EventTypeWarning, "Evicted", message)
-	w.end(stop{phase: corev1.PodFailed, reason: "Evicted", message: message})
+	w.end(stop{phase: corev1.PodFailed, reason: "Evicted", message: message, disrupts: disrupts})
 }
 
 // evictOversized evicts pods whose emptyDir volumes outgrew their limits.
@@ -228,7 +228,7 @@ func (p *pressure) evictOversized(ctx context.Context) {
 				continue
 			}
 			if p.a.volumes.Usage(pod.UID, "kubernetes.io~empty-dir", v.Name) > v.EmptyDir.SizeLimit.Value() {
-				p.evict(w, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String()))
+				p.evict(w, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String()), false)
 				break
 			}
 		}

@@ -22,6 +22,7 @@ type stop struct {
 	phase           corev1.PodPhase
 	reason, message string
 	grace           int64 // seconds
+	disrupts        bool  // nothing is wrong with the pod: it makes room for others
 }
 
 // have is what the runtime says of a pod, together with what the probes found

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -181,8 +182,9 @@ func (s *statusWriter) write(ctx context.Context, uid types.UID) error {
 		base = &target.Status
 	}
 	pods := s.a.clients.CoreV1().Pods(target.Namespace)
-	if !equality.Semantic.DeepEqual(base, status) {
-		patch, err := statusPatch(target.UID, base, status)
+	before, after := ours(base), ours(status)
+	if !equality.Semantic.DeepEqual(before, after) {
+		patch, err := statusPatch(target.UID, before, after)
 		if err != nil {
 			return err
 		}
@@ -252,6 +254,27 @@ func conditionStatus(st *corev1.PodStatus, kind corev1.PodConditionType) corev1.
 		}
 	}
 	return ""
+}
+
+// ours is the part of a status that the node agent tells. The rest is others':
+// what they wrote since the agent last looked must not be overwritten with what
+// it saw then.
+func ours(st *corev1.PodStatus) *corev1.PodStatus {
+	out := st.DeepCopy()
+	out.Conditions = slices.DeleteFunc(out.Conditions, func(c corev1.PodCondition) bool { return !isOurs(&c) })
+	out.NominatedNodeName, out.ResourceClaimStatuses, out.ExtendedResourceClaimStatus = "", nil, nil
+	return out
+}
+
+func isOurs(c *corev1.PodCondition) bool {
+	switch c.Type {
+	case corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
+		return true
+	case corev1.DisruptionTarget:
+		return c.Reason == corev1.PodReasonTerminationByKubelet
+	}
+	return false
 }
 
 // statusPatch is the difference between two statuses, for the pod with uid

@@ -67,7 +67,7 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, w.containerReport(pod, c, h, old.EphemeralContainerStatuses, wa))
 	}
-	own := podConditions(pod, h, st, now)
+	own := podConditions(pod, wa.stop, h, st, now)
 	for _, c := range w.resizing.conditions(pod) {
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		own = append(own, c)
@@ -272,7 +272,7 @@ func (a *Agent) containerID(id string) string {
 }
 
 // podConditions are those that the node decides on.
-func podConditions(pod *corev1.Pod, h have, st *corev1.PodStatus, now time.Time) []corev1.PodCondition {
+func podConditions(pod *corev1.Pod, stop *stop, h have, st *corev1.PodStatus, now time.Time) []corev1.PodCondition {
 	over := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed
 	gen := pod.Generation
 	sb, ok := h.sandbox()
@@ -283,6 +283,11 @@ func podConditions(pod *corev1.Pod, h have, st *corev1.PodStatus, now time.Time)
 	ready := containersReady(pod, st)
 	out = append(out, readyCondition(pod, st, ready), ready)
 	out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	if stop != nil && stop.disrupts {
+		out = append(out, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: stop.message,
+		})
+	}
 	for i := range out {
 		out[i].ObservedGeneration = gen
 		out[i].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))

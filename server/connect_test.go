@@ -330,8 +330,50 @@ func TestEviction(t *testing.T) {
 	if _, booked := after.Status.DisruptedPods["one"]; err != nil || after.Status.DisruptionsAllowed != 0 || !booked {
 		t.Errorf("budget: %+v %v", after.Status, err)
 	}
-	if p, err := pods.Get(ctx, "one", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
-		t.Errorf("pod: %v %v", p.DeletionTimestamp, err)
+	gone, err := pods.Get(ctx, "one", metav1.GetOptions{})
+	if err != nil || gone.DeletionTimestamp == nil {
+		t.Errorf("pod: %v %v", gone.DeletionTimestamp, err)
+	}
+	if mark := disruption(gone); mark == nil || mark.Status != corev1.ConditionTrue || mark.Reason != "EvictionByEvictionAPI" || mark.LastTransitionTime.IsZero() {
+		t.Errorf("no word of the eviction in the pod: %+v", gone.Status.Conditions)
+	}
+}
+
+func disruption(p *corev1.Pod) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == corev1.DisruptionTarget {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// TestEvictionOfWhatNeedsNoBudget evicts a pod that has not begun: at once, and
+// only as the client knows it.
+func TestEvictionOfWhatNeedsNoBudget(t *testing.T) {
+	c := start(t)
+	withNode(t, c)
+	ctx := context.Background()
+	pods := c.client.CoreV1().Pods("default")
+	evict := func(options *metav1.DeleteOptions) error {
+		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "default"}, DeleteOptions: options})
+	}
+	old := "1"
+	if err := evict(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
+		t.Errorf("another version: %v", err)
+	}
+	if err := evict(&metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("dry run: %v", err)
+	}
+	p, err := pods.Get(ctx, "one", metav1.GetOptions{})
+	if err != nil || p.DeletionTimestamp != nil || disruption(p) != nil {
+		t.Errorf("after a dry run: %+v %v", p, err)
+	}
+	if err := evict(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &p.ResourceVersion}}); err != nil {
+		t.Errorf("this version: %v", err)
+	}
+	if p, err = pods.Get(ctx, "one", metav1.GetOptions{}); err == nil && (p.DeletionTimestamp == nil || disruption(p) == nil) {
+		t.Errorf("not evicted: %+v", p)
 	}
 }
 

@@ -203,7 +203,12 @@ func (c *call) removeNow(ctx context.Context, col *storage.Collection, namespace
 	return item.Object, false, nil
 }
 
+// admitDelete asks admission about a delete. That of an eviction is not asked
+// about: the eviction was.
 func (c *call) admitDelete(ctx context.Context, req *admission.Request) error {
+	if c.Subresource != "" {
+		return nil
+	}
 	if err := c.s.Admission.Mutate(ctx, req); err != nil {
 		return err
 	}
