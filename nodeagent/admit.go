@@ -97,7 +97,7 @@ func misfit(pod *corev1.Pod, node *corev1.Node) (reason, message string) {
 
 // room says why a pod does not fit beside those that are here already.
 func (w *worker) room(pod *corev1.Pod) (reason, message string) {
-	allocatable := w.a.allocatable()
+	allocatable := w.a.offered()
 	used := corev1.ResourceList{}
 	count := int64(0)
 	var taken []hostPort
@@ -122,10 +122,8 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 	}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
 		capacity, known := allocatable[name]
-		// What we do not know of was put into the node's status by another program, and
-		// the scheduler counts it.
-		if q.IsZero() || !known && name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			continue
+		if q.IsZero() || !known && (isExtended(name) || name == corev1.ResourceEphemeralStorage) {
+			continue // of extended resources, those count elsewhere that the node has not
 		}
 		sum := used[name]
 		requested, usedNow, total := q.Value(), sum.Value(), capacity.Value()
@@ -142,6 +140,26 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 		}
 	}
 	return "", ""
+}
+
+// offered is what the node has for pods, with the extended resources that others
+// wrote into its status. A simulated node does not follow its object, and leaves
+// those to the scheduler.
+func (a *Agent) offered() corev1.ResourceList {
+	out := a.allocatable()
+	if node := a.node.Load(); node != nil && !a.cfg.Simulated {
+		for name, q := range node.Status.Allocatable {
+			if isExtended(name) {
+				out[name] = q
+			}
+		}
+	}
+	return out
+}
+
+// isExtended tells the resources that are not Kubernetes' own.
+func isExtended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // forbiddenSysctl is the first of the pod's sysctls that could harm its

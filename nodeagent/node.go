@@ -69,7 +69,7 @@ func (a *Agent) keepNode(ctx context.Context) error {
 		}
 		status := a.nodeStatus(ctx)
 		again := a.cfg.Kubelet.NodeStatusUpdateFrequency.Duration
-		if last == nil || !sameNodeStatus(last, status) || time.Since(written) >= a.cfg.Kubelet.NodeStatusReportFrequency.Duration {
+		if last == nil || !sameNodeStatus(last, status) || isUnallocated(a.node.Load()) || time.Since(written) >= a.cfg.Kubelet.NodeStatusReportFrequency.Duration {
 			if err := a.writeNode(ctx, status); err != nil {
 				a.log.Debug("node status not written", "err", err)
 				again = time.Second
@@ -96,6 +96,9 @@ func (a *Agent) watchNode(ctx context.Context) error {
 	take := func(obj any) {
 		node := obj.(*corev1.Node)
 		a.node.Store(node)
+		if isUnallocated(node) {
+			a.touchNode()
+		}
 		if node.Spec.PodCIDR != "" {
 			a.setPodCIDR(ctx, node.Spec.PodCIDR)
 		}
@@ -267,16 +270,22 @@ func mergeNodeStatus(had, now *corev1.NodeStatus) *corev1.NodeStatus {
 		}
 	}
 	for name, q := range had.Capacity {
-		if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), "kubernetes.io/") {
-			out.Capacity[name] = q
-			if q, ok := had.Allocatable[name]; ok {
-				out.Allocatable[name] = q
-			} else {
-				out.Allocatable[name] = out.Capacity[name]
-			}
+		if isExtended(name) {
+			out.Capacity[name], out.Allocatable[name] = q, q
 		}
 	}
 	return out
+}
+
+// isUnallocated says whether others gave the node a capacity that it does not
+// offer yet.
+func isUnallocated(node *corev1.Node) bool {
+	for name, q := range node.Status.Capacity {
+		if offered, ok := node.Status.Allocatable[name]; isExtended(name) && (!ok || q.Cmp(offered) != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameNodeStatus compares all but the times.

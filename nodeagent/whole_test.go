@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
@@ -114,4 +116,53 @@ func TestVolumesOfARunningPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.untilFile(projected+"t/labels", "color=\"blue\"\n")
+}
+
+// giveNode adds capacity to the node as somebody who knows of it would, and waits
+// until the node offers it.
+func (l *lab) giveNode(name corev1.ResourceName, amount string) {
+	l.Helper()
+	ctx := context.Background()
+	nodes := l.api.CoreV1().Nodes()
+	until(l.T, "a node", func() (*corev1.Node, bool) {
+		n, err := nodes.Get(ctx, "node-1", metav1.GetOptions{})
+		return n, err == nil
+	})
+	patch := []byte(fmt.Sprintf(`{"status":{"capacity":{%q:%q}}}`, name, amount))
+	until(l.T, "the resource to be offered", func() (*corev1.Node, bool) {
+		// Again and again, since a watch of the fake may begin late.
+		n, err := nodes.Patch(ctx, "node-1", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err != nil {
+			l.Fatal(err)
+		}
+		q := n.Status.Allocatable[name]
+		return n, q.String() == amount
+	})
+}
+
+// Extended resources count up to what the node's object says; those that it does
+// not have are counted by others.
+func TestExtendedResources(t *testing.T) {
+	l := newWholeLab(t)
+	l.giveNode("example.com/dongle", "3")
+	ask := func(name string, amount corev1.ResourceList) *corev1.Pod {
+		p := pod(corev1.RestartPolicyAlways, "a")
+		p.Name, p.UID = name, types.UID(name)
+		p.Spec.Containers[0].Resources.Requests = amount
+		l.create(p)
+		t.Cleanup(func() { _ = l.api.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		return p
+	}
+	ask("two", corev1.ResourceList{"example.com/dongle": quantity("2")})
+	l.untilReady("two")
+	ask("elsewhere", corev1.ResourceList{"example.com/elsewhere": quantity("2")})
+	l.untilReady("elsewhere")
+	ask("two-more", corev1.ResourceList{"example.com/dongle": quantity("2")})
+	refused := until(t, "a refusal", func() (*corev1.Pod, bool) {
+		p := l.pod("two-more")
+		return p, p != nil && p.Status.Phase == corev1.PodFailed
+	})
+	if refused.Status.Reason != "OutOfexample.com/dongle" {
+		t.Errorf("reason %q: %s", refused.Status.Reason, refused.Status.Message)
+	}
 }
