@@ -25,8 +25,9 @@ const (
 // waiting is a pod that has no node.
 //
 // It is in exactly one place: ready (to be tried next), backing off (woken, but
-// tried too recently), refused (until a change that its refusers care about), or
-// being tried (in no list).
+// tried too recently: tried early if nothing else is there), resting (its binding
+// failed: not tried early), refused (until a change that its refusers care
+// about), or being tried (in no list).
 type waiting struct {
 	pod      *corev1.Pod // the latest version; the queue's lock protects it
 	added    time.Time
@@ -45,6 +46,7 @@ const (
 	beingTried place = iota
 	isReady
 	backingOff
+	isResting
 	isRefused
 )
 
@@ -64,6 +66,7 @@ type queue struct {
 	pods    map[types.UID]*waiting
 	ready   pile
 	backoff pile
+	resting pile
 	// recent are the latest changes, so that one that came while a pod was
 	// being tried is not lost on it.
 	changes uint64
@@ -87,7 +90,8 @@ func newQueue(all []plugins.Plugin) *queue {
 		}
 		return a.added.Before(b.added)
 	}
-	q.backoff.less = func(a, b *waiting) bool { return a.backoffEnds().Before(b.backoffEnds()) }
+	sooner := func(a, b *waiting) bool { return a.backoffEnds().Before(b.backoffEnds()) }
+	q.backoff.less, q.resting.less = sooner, sooner
 	return q
 }
 
@@ -145,26 +149,37 @@ func (q *queue) remove(uid types.UID) {
 // ends.
 func (q *queue) pop(ctx context.Context) (*waiting, *corev1.Pod, error) {
 	for {
-		q.mu.Lock()
-		if q.ready.Len() > 0 {
-			w := heap.Pop(&q.ready).(*waiting)
-			w.place, w.seen = beingTried, q.changes
-			w.attempts++
-			w.tried = time.Now()
-			pod, more := w.pod, q.ready.Len() > 0
-			q.mu.Unlock()
-			if more {
-				q.knock()
-			}
+		if w, pod := q.next(); w != nil {
 			return w, pod, nil
 		}
-		q.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		case <-q.ring:
 		}
 	}
+}
+
+// next takes a pod that is ready. Backing off keeps pods that fit nowhere from
+// holding the others up; where there are none, it would be lost time.
+func (q *queue) next() (*waiting, *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	from := &q.ready
+	if from.Len() == 0 {
+		from = &q.backoff
+	}
+	if from.Len() == 0 {
+		return nil, nil
+	}
+	w := heap.Pop(from).(*waiting)
+	w.place, w.seen = beingTried, q.changes
+	w.attempts++
+	w.tried = time.Now()
+	if q.ready.Len()+q.backoff.Len() > 0 {
+		q.knock()
+	}
+	return w, w.pod
 }
 
 // done ends the wait of a pod that got a node (or needs none any more).
@@ -207,8 +222,8 @@ func (q *queue) retry(w *waiting) {
 	}
 	w.tried = time.Now()
 	q.pods[w.pod.UID] = w
-	w.place = backingOff
-	heap.Push(&q.backoff, w)
+	w.place = isResting
+	heap.Push(&q.resting, w)
 }
 
 // changed wakes the pods that care.
@@ -238,6 +253,7 @@ func (q *queue) wake(w *waiting, change plugins.Change) {
 	if time.Now().Before(w.backoffEnds()) {
 		w.place = backingOff
 		heap.Push(&q.backoff, w)
+		q.knock()
 		return
 	}
 	q.toReady(w)
@@ -255,6 +271,8 @@ func (q *queue) unlist(w *waiting) {
 		heap.Remove(&q.ready, w.index)
 	case backingOff:
 		heap.Remove(&q.backoff, w.index)
+	case isResting:
+		heap.Remove(&q.resting, w.index)
 	}
 	w.place = beingTried
 }
@@ -276,8 +294,10 @@ func (q *queue) run(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			q.mu.Lock()
-			for q.backoff.Len() > 0 && !now.Before(q.backoff.items[0].backoffEnds()) {
-				q.toReady(heap.Pop(&q.backoff).(*waiting))
+			for _, p := range []*pile{&q.backoff, &q.resting} {
+				for p.Len() > 0 && !now.Before(p.items[0].backoffEnds()) {
+					q.toReady(heap.Pop(p).(*waiting))
+				}
 			}
 			for _, w := range q.pods {
 				if w.place == isRefused && now.Sub(w.tried) > anyway {
@@ -324,7 +344,8 @@ func (q *queue) nominated(node string, priority int32, except types.UID) []*core
 func (q *queue) counts() (ready, backoff, refused int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ready.Len(), q.backoff.Len(), len(q.pods) - q.ready.Len() - q.backoff.Len()
+	backoff = q.backoff.Len() + q.resting.Len()
+	return q.ready.Len(), backoff, len(q.pods) - q.ready.Len() - backoff
 }
 
 // pile is a heap of waiting pods; see container/heap.

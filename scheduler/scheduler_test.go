@@ -149,6 +149,35 @@ func TestQueueOrderAndWaking(t *testing.T) {
 	})
 }
 
+// Backing off is for the good of others: a pod that has none waits no longer
+// than its change, unless what failed was its binding.
+func TestBackoffHoldsBackOnlyBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := newQueue(plugins.All())
+		go q.run(ctx)
+		q.add(pod("vip", "1", 9))
+		vip, _, _ := q.pop(ctx)
+		q.refuse(vip, []string{"NodeResourcesFit"}, "")
+		q.add(pod("other", "1", 0))
+		q.changed(plugins.PodGone)
+		began := time.Now()
+		other, first, _ := q.pop(ctx)
+		if first.Name != "other" {
+			t.Errorf("%s first: it should back off", first.Name)
+		}
+		if _, second, _ := q.pop(ctx); second.Name != "vip" || time.Since(began) > 0 {
+			t.Errorf("%s after %s, want vip at once", second.Name, time.Since(began))
+		}
+		q.retry(other)
+		if _, third, _ := q.pop(ctx); third.Name != "other" || time.Since(began) < firstBackoff {
+			t.Errorf("%s after %s, want other after a rest", third.Name, time.Since(began))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
 // A change that comes while a pod is being tried must not be lost on it.
 func TestChangeDuringAnAttemptWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
