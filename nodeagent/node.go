@@ -322,6 +322,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *corev1.NodeStatus {
 		st.NodeInfo.OperatingSystem, st.NodeInfo.OSImage = "linux", "Simulated"
 	}
 	st.RuntimeHandlers, st.Features = a.runtimeAbilities()
+	st.DeclaredFeatures = declaredFeatures()
 	st.Images = a.nodeImages(ctx)
 	st.VolumesInUse = a.volumesInUse()
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -394,6 +395,15 @@ func (a *Agent) runtimeAbilities() ([]corev1.NodeRuntimeHandler, *corev1.NodeFea
 		return out, &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(f.SupplementalGroupsPolicy)}
 	}
 	return out, nil
+}
+
+// declaredFeatures names what this agent can do that an older one of the same
+// API could not: schedulers and API servers ask before they count on it.
+func declaredFeatures() []string {
+	return []string{
+		"ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers",
+		"RestartAllContainersOnContainerExits",
+	}
 }
 
 // nodeImages lists the largest images, for the scheduler's locality score.

@@ -6,8 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// phase derives a pod's phase from what its containers did.
-func (h have) phase(pod *corev1.Pod, now time.Time) corev1.PodPhase {
+// phase derives a pod's phase from what its containers did. One that begins anew
+// goes on running.
+func (h have) phase(pod *corev1.Pod) corev1.PodPhase {
+	p := h.phaseNow(pod)
+	if p == corev1.PodPending && pod.Status.Phase == corev1.PodRunning && mayRestartAll(pod) {
+		return corev1.PodRunning
+	}
+	return p
+}
+
+func (h have) phaseNow(pod *corev1.Pod) corev1.PodPhase {
 	begun := h.begun(pod)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]

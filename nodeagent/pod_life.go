@@ -98,6 +98,7 @@ const (
 	doStart          // start a container
 	doKill           // stop containers, all at the same time
 	doResize         // change the resources of running containers
+	doRemove         // take containers out of the runtime
 	doDrop           // stop the sandbox
 	doFinish         // nothing runs any more: give back what the pod holds
 )
@@ -112,6 +113,7 @@ type step struct {
 	kill      []victim
 	replace   bool // they are started again at once
 	resize    []*corev1.Container
+	remove    []string // ids
 	grace     int64
 	why       string
 	at        time.Time
@@ -142,12 +144,15 @@ func next(w want, h have, now time.Time) step {
 	if w.stop != nil {
 		return nextStopping(w, h, w.stop.grace, w.stop.message, now)
 	}
-	if p := h.phase(w.pod, now); p == corev1.PodFailed || p == corev1.PodSucceeded {
+	if p := h.phase(w.pod); p == corev1.PodFailed || p == corev1.PodSucceeded {
 		return nextStopping(w, h, graceOf(w.pod), "", now)
 	}
 	sb, ok := h.sandbox()
 	if !ok || !sb.ready || sb.host != w.pod.Spec.HostNetwork || len(sb.ips) == 0 && !sb.host {
 		return nextSandbox(w, h, now)
+	}
+	if s, ok := nextReset(w.pod, h); ok {
+		return s
 	}
 	if kill := h.misfits(w.pod); len(kill) > 0 {
 		return step{do: doKill, kill: kill, replace: true}
@@ -471,14 +476,8 @@ func mayRestart(pod *corev1.Pod, c *corev1.Container, exit int32) bool {
 	if isEphemeral(pod, c.Name) {
 		return false
 	}
-	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil {
-			continue
-		}
-		in := slices.Contains(rule.ExitCodes.Values, exit)
-		if in == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true
-		}
+	if ruleFor(c, exit) != nil {
+		return true
 	}
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {

@@ -71,6 +71,8 @@ func describe(s step) string {
 			names = append(names, v.name)
 		}
 		return "kill " + strings.Join(names, " ")
+	case doRemove:
+		return "remove " + strings.Join(s.remove, " ")
 	case doSandbox:
 		return fmt.Sprintf("sandbox #%d", s.attempt)
 	case doNothing:
@@ -110,6 +112,14 @@ func TestNext(t *testing.T) {
 	applied := func(h have, cpu string) have {
 		h.applied = map[string]corev1.ResourceRequirements{"a-id": {Requests: corev1.ResourceList{corev1.ResourceCPU: quantity(cpu)}}}
 		return h
+	}
+	// anew is a pod that begins anew when its container a ends with 42.
+	anew := func(p *corev1.Pod) *corev1.Pod {
+		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
+			Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+		}}
+		return p
 	}
 	stop := &stop{grace: 5}
 	tests := []struct {
@@ -164,6 +174,11 @@ func TestNext(t *testing.T) {
 		{"resize needs a restart", sized(pod(always, "a"), corev1.RestartContainer), false, applied(sandboxed(running("a")), "1"), "kill a"},
 		{"resize after all have started", sized(pod(always, "a", "b"), corev1.NotRequired), false, applied(sandboxed(running("a")), "1"), "start b #0"},
 		{"resize failed lately", sized(pod(always, "a"), corev1.NotRequired), false, stalledAt(applied(sandboxed(running("a")), "1"), stalledResize, time.Second), "wait 1s"},
+
+		{"all anew", anew(pod(never, "init:i", "a", "b")), false, sandboxed(exited("i", 0, 0), exited("a", 42, 0), running("b")), "kill b"},
+		{"all ended, anew", anew(pod(never, "init:i", "a", "b")), false, sandboxed(exited("i", 0, 0), exited("a", 42, 0), exited("b", 137, 0)), "remove i-id b-id a-id"},
+		{"cleared away, anew", anew(pod(never, "init:i", "a", "b")), false, sandboxed(), "start i #0"},
+		{"another exit", anew(pod(never, "a", "b")), false, sandboxed(exited("a", 1, 0), running("b")), "wait"},
 
 		{"ephemeral", debugged(pod(always, "a")), false, sandboxed(running("a")), "start debug #0"},
 		{"ephemeral only once", debugged(pod(always, "a")), false, sandboxed(running("a"), exited("debug", 1, 0)), "wait"},
@@ -238,7 +253,7 @@ func TestPhase(t *testing.T) {
 		{"failed", pod(never, "a", "b"), sandboxed(exited("a", 0, 0), exited("b", 2, 0)), corev1.PodFailed},
 	}
 	for _, tt := range tests {
-		if got := tt.have.phase(tt.pod, now); got != tt.want {
+		if got := tt.have.phase(tt.pod); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -50,7 +50,7 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 	if st.PodIP == "" && len(h.sandboxes) > 0 && s.do != doSandbox {
 		st.PodIP, st.PodIPs = old.PodIP, old.PodIPs // a stopped sandbox has no address any more
 	}
-	w.setPhase(wa, h, s, st, now)
+	w.setPhase(wa, h, s, st)
 	over := st.Phase == corev1.PodFailed || st.Phase == corev1.PodSucceeded
 	if over && wa.stop != nil && len(h.containers) == 0 && len(old.ContainerStatuses) == 0 && wa.stop.phase == corev1.PodFailed && len(h.sandboxes) == 0 {
 		// Refused at the door: there is nothing to tell of containers.
@@ -68,6 +68,11 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, w.containerReport(pod, c, h, old.EphemeralContainerStatuses, wa))
 	}
 	own := podConditions(pod, wa.stop, h, st, now)
+	if mayRestartAll(pod) {
+		c := resetCondition(pod, h, st.Phase)
+		c.ObservedGeneration, c.LastTransitionTime = pod.Generation, metav1.NewTime(now.Truncate(time.Second))
+		own = append(own, c)
+	}
 	for _, c := range w.resizing.conditions(pod) {
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		own = append(own, c)
@@ -84,8 +89,8 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 }
 
 // setPhase fills in phase, reason and message.
-func (w *worker) setPhase(wa want, h have, s step, st *corev1.PodStatus, now time.Time) {
-	st.Phase = h.phase(wa.pod, now)
+func (w *worker) setPhase(wa want, h have, s step, st *corev1.PodStatus) {
+	st.Phase = h.phase(wa.pod)
 	if wa.stop == nil {
 		return
 	}

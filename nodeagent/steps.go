@@ -14,7 +14,7 @@ import (
 )
 
 func (d action) String() string {
-	return [...]string{"nothing", "sandbox", "start", "kill", "resize", "drop", "finish"}[d]
+	return [...]string{"nothing", "sandbox", "start", "kill", "resize", "remove", "drop", "finish"}[d]
 }
 
 // do takes one step. Failures that the next look should know of (an image that
@@ -22,7 +22,7 @@ func (d action) String() string {
 func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 	switch s.do {
 	case doSandbox:
-		if s.why != "" && h.phase(wa.pod, time.Now()) != corev1.PodPending {
+		if s.why != "" && h.phase(wa.pod) != corev1.PodPending {
 			w.event(wa.pod, corev1.EventTypeNormal, "SandboxChanged", s.why)
 		}
 		return w.note("", "", w.makeSandbox(ctx, wa.pod, s.attempt))
@@ -36,6 +36,8 @@ func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 			w.event(wa.pod, corev1.EventTypeWarning, "ResizeError", resizeText("Pod resize error", wa.pod, err.Error()))
 		}
 		return w.note(stalledResize, "", err)
+	case doRemove:
+		return w.remove(ctx, s.remove)
 	case doDrop:
 		return w.drop(ctx, h)
 	}
