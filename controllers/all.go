@@ -112,6 +112,7 @@ func list() []entry {
 		{name: "persistentvolume-binder-controller", account: "persistent-volume-binder", make: newVolumeBinder},
 		{name: "persistentvolumeclaim-protection-controller", account: "pvc-protection-controller", make: newClaimProtection},
 		{name: "persistentvolume-protection-controller", account: "pv-protection-controller", make: newVolumeProtection},
+		{name: "volumeattributesclass-protection-controller", account: "volumeattributesclass-protection-controller", make: newAttributesClassProtection},
 		{name: "ephemeral-volume-controller", account: "ephemeral-volume-controller", make: newEphemeralVolume},
 		{name: "local-path-provisioner", account: "persistent-volume-binder", make: newLocalPath},
 		{name: "service-lb-controller", account: "service-controller", make: newServiceLB},

@@ -22,6 +22,8 @@ const (
 	orphans      = "orphans"    // namespace, of objects that nothing controls
 	byNode       = "node"       // pod's node name; "" for those not bound yet
 	byClaim      = "claim"      // namespace/name of a PersistentVolumeClaim that the pod uses
+	// name of a VolumeAttributesClass that a claim or volume has or asks for
+	byAttributesClass = "attributesClass"
 )
 
 // env is what controllers are made from: clients, shared caches, and the
@@ -73,10 +75,13 @@ func slim(obj any) (any, error) {
 func (e *env) addIndexes() error {
 	owned := cache.Indexers{byController: controllerIndex, orphans: orphanIndex}
 	for informer, indexers := range map[cache.SharedIndexInformer]cache.Indexers{
-		e.pods(): {byController: controllerIndex, orphans: orphanIndex, byNode: nodeIndex, byClaim: claimIndex},
+		e.pods(): {byController: controllerIndex, orphans: orphanIndex, byNode: nodeIndex, byClaim: indexOn(claimsOf)},
 		e.factory.Apps().V1().ReplicaSets().Informer():         owned,
 		e.factory.Apps().V1().ControllerRevisions().Informer(): owned,
 		e.factory.Batch().V1().Jobs().Informer():               owned,
+
+		e.factory.Core().V1().PersistentVolumeClaims().Informer(): {byAttributesClass: indexOn(classesOfClaim)},
+		e.factory.Core().V1().PersistentVolumes().Informer():      {byAttributesClass: indexOn(classesOfVolume)},
 	} {
 		if err := informer.AddIndexers(indexers); err != nil {
 			return fmt.Errorf("index: %w", err)
@@ -120,12 +125,14 @@ func nodeIndex(obj any) ([]string, error) {
 	return nil, nil
 }
 
-func claimIndex(obj any) ([]string, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+// indexOn makes an index of what of says of the objects of type T.
+func indexOn[T any](of func(T) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		if o, ok := obj.(T); ok {
+			return of(o), nil
+		}
 		return nil, nil
 	}
-	return claimsOf(pod), nil
 }
 
 // indexed returns the objects of an informer under one value of an index.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 )
@@ -14,6 +15,7 @@ import (
 const (
 	claimProtection  = "kubernetes.io/pvc-protection"
 	volumeProtection = "kubernetes.io/pv-protection"
+	classProtection  = "kubernetes.io/vac-protection"
 )
 
 // newClaimProtection keeps a deleted claim until no pod uses it.
@@ -32,7 +34,7 @@ func newClaimProtection(e *env) Controller {
 				return usesClaim(pod, claim)
 			})
 			finalizers, changed := withFinalizer(claim.Finalizers, claimProtection, want)
-			if !changed {
+			if !changed || want && claim.DeletionTimestamp != nil { // nothing may be added any more
 				return 0, nil
 			}
 			if !want { // the cache may lag behind a pod that was just bound
@@ -98,8 +100,9 @@ func newVolumeProtection(e *env) Controller {
 			if v == nil {
 				return 0, nil
 			}
-			finalizers, changed := withFinalizer(v.Finalizers, volumeProtection, v.DeletionTimestamp == nil || v.Status.Phase == corev1.VolumeBound)
-			if !changed {
+			want := v.DeletionTimestamp == nil || v.Status.Phase == corev1.VolumeBound
+			finalizers, changed := withFinalizer(v.Finalizers, volumeProtection, want)
+			if !changed || want && v.DeletionTimestamp != nil {
 				return 0, nil
 			}
 			update := v.DeepCopy()
@@ -108,6 +111,56 @@ func newVolumeProtection(e *env) Controller {
 			return 0, ignoreNotFound(err)
 		},
 	}
+}
+
+// newAttributesClassProtection keeps a deleted VolumeAttributesClass while a
+// claim or a volume has it, asks for it, or is on its way to it.
+func newAttributesClassProtection(e *env) Controller {
+	core := e.factory.Core().V1()
+	classes, claims, volumes := e.factory.Storage().V1().VolumeAttributesClasses().Informer(), core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer()
+	return Controller{
+		Name:   "volumeattributesclass-protection-controller",
+		Reads:  []Source{wakesSelf(classes), wakes(claims, classesOfClaim), wakes(volumes, classesOfVolume)},
+		Writes: []string{"storage.k8s.io/volumeattributesclasses"},
+		Sync: func(ctx context.Context, name string) (time.Duration, error) {
+			class := cached[storagev1.VolumeAttributesClass](classes, name)
+			if class == nil {
+				return 0, nil
+			}
+			want := class.DeletionTimestamp == nil || len(indexed[any](claims, byAttributesClass, name))+len(indexed[any](volumes, byAttributesClass, name)) > 0
+			finalizers, changed := withFinalizer(class.Finalizers, classProtection, want)
+			if !changed || want && class.DeletionTimestamp != nil {
+				return 0, nil
+			}
+			update := class.DeepCopy()
+			update.Finalizers = finalizers
+			_, err := e.clients.StorageV1().VolumeAttributesClasses().Update(ctx, update, metav1.UpdateOptions{})
+			return 0, ignoreNotFound(err)
+		},
+	}
+}
+
+func classesOfClaim(claim *corev1.PersistentVolumeClaim) []string {
+	names := []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName}
+	if s := claim.Status.ModifyVolumeStatus; s != nil {
+		names = append(names, &s.TargetVolumeAttributesClassName)
+	}
+	return setNames(names...)
+}
+
+func classesOfVolume(v *corev1.PersistentVolume) []string {
+	return setNames(v.Spec.VolumeAttributesClassName)
+}
+
+// setNames are the names that are there, each once.
+func setNames(names ...*string) []string {
+	var out []string
+	for _, name := range names {
+		if name != nil && *name != "" && !slices.Contains(out, *name) {
+			out = append(out, *name)
+		}
+	}
+	return out
 }
 
 // newEphemeralVolume makes the claims that pods describe in place.

@@ -1,0 +1,53 @@
+package controllers_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// More stories for TestStories: the controllers of small kinds.
+
+func attributesClassStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	classes, claims := c.client.StorageV1().VolumeAttributesClasses(), c.client.CoreV1().PersistentVolumeClaims(ns)
+	_, err := classes.Create(t.Context(), &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: "disks.example.com", Parameters: map[string]string{"iops": "3000"},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		class, err := classes.Get(t.Context(), "fast", metav1.GetOptions{})
+		if err != nil || len(class.Finalizers) != 1 {
+			return fmt.Errorf("%v: finalizers %v", err, class.Finalizers)
+		}
+		return nil
+	})
+	_, err = claims.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: ptr("none"), VolumeAttributesClassName: ptr("fast"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error { // the controllers know of the claim once it is guarded
+		claim, err := claims.Get(t.Context(), "fast", metav1.GetOptions{})
+		if err != nil || len(claim.Finalizers) == 0 {
+			return fmt.Errorf("%v: %+v", err, claim)
+		}
+		return nil
+	})
+	check(t, classes.Delete(t.Context(), "fast", metav1.DeleteOptions{}))
+	if class, err := classes.Get(t.Context(), "fast", metav1.GetOptions{}); err != nil || class.DeletionTimestamp == nil {
+		t.Errorf("the class is in use, and yet: %v", err)
+	}
+	check(t, claims.Delete(t.Context(), "fast", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		if _, err := classes.Get(t.Context(), "fast", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the class is still there: %v", err)
+		}
+		return nil
+	})
+}
