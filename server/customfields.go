@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -43,12 +44,25 @@ func customModel(row *registry.Kind) (*spec.Schema, error) {
 	if err := json.Unmarshal(row.Schema, model); err != nil {
 		return nil, fmt.Errorf("read the schema of %s: %w", row.GroupVersionKind, err)
 	}
-	addObjectFields(model)
 	embedObjects(model)
-	model.AddExtension("x-kubernetes-group-version-kind", []any{
-		map[string]any{"group": row.Group, "version": row.Version, "kind": row.Kind},
-	})
+	tagModel(model, row.GroupVersionKind)
 	return model, nil
+}
+
+// objectModel is the model of a kind of which nothing is known yet.
+func objectModel(kind schema.GroupVersionKind) *spec.Schema {
+	model := &spec.Schema{}
+	model.Typed("object", "")
+	tagModel(model, kind)
+	return model
+}
+
+// tagModel makes a schema that of a kind of object.
+func tagModel(model *spec.Schema, kind schema.GroupVersionKind) {
+	addObjectFields(model)
+	model.AddExtension("x-kubernetes-group-version-kind", []any{
+		map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind},
+	})
 }
 
 // embedObjects adds to the schemas of embedded objects what every object has.

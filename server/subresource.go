@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/server/admission"
 	"orrery.dev/server/patch"
+	"orrery.dev/server/storage"
 )
 
 // A subresource that is another kind, converted to and from the object (scale),
@@ -87,15 +91,7 @@ func (c *call) patchProjection() error {
 		return err
 	}
 	if kind == types.ApplyYAMLPatchType {
-		// A projection has few fields: applying is merging them.
-		intent, _, err := patch.Intent(body)
-		if err != nil {
-			return err
-		}
-		if body, err = intent.MarshalJSON(); err != nil {
-			return apierrors.NewBadRequest(err.Error())
-		}
-		kind = types.MergePatchType
+		return c.applyProjection(options, body)
 	}
 	p, err := patch.Parse(kind, body)
 	if err != nil {
@@ -113,38 +109,52 @@ func (c *call) patchProjection() error {
 	})
 }
 
-// putProjection changes the object by way of its projection.
+// applyProjection is server-side apply of a projection.
+func (c *call) applyProjection(options *metav1.PatchOptions, body []byte) error {
+	intent, problems, err := patch.Intent(body)
+	if err != nil {
+		return err
+	}
+	if err := c.checkIntent(intent, problems, options.FieldValidation); err != nil {
+		return err
+	}
+	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager), owned: true}
+	return c.putProjection(w, nil, func(current runtime.Object) (runtime.Object, error) {
+		return c.s.fields.applySub(c.sub, c.Subresource, current, intent.DeepCopy(), options.FieldManager, boolOf(options.Force))
+	})
+}
+
+// putProjection changes the object by way of its projection. To admission it is
+// the projection that is written.
 func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) error {
+	ctx := c.r.Context()
 	col, err := c.collection()
 	if err != nil {
 		return err
 	}
-	item, err := w.update(c.r.Context(), col, pre, func(current runtime.Object) (runtime.Object, error) {
-		before, err := c.projected(current)
-		if before == nil {
-			return nil, err
+	var req *admission.Request
+	finish := func(stored runtime.Object) {
+		if req != nil {
+			req.Finish(ctx, stored)
 		}
-		obj, err := edit(before)
+	}
+	opts := storage.WriteOptions{DryRun: w.dryRun, Preconditions: pre}
+	item, err := col.Update(ctx, w.objectNamespace(), w.Name, opts, func(current runtime.Object) (runtime.Object, error) {
+		finish(nil) // the attempt before lost a race
+		current, err := w.unpacked(current)
 		if err != nil {
 			return nil, err
 		}
-		if c.sub.Validate != nil {
-			if errs := c.sub.Validate(obj, before); len(errs) > 0 {
-				return nil, apierrors.NewInvalid(c.subKind().GroupKind(), c.Name, errs)
-			}
-		}
-		target, err := c.served(current)
+		current.GetObjectKind().SetGroupVersionKind(w.kind.Hub().GroupVersionKind)
+		req = w.request(admission.Update, nil, nil)
+		req.Kind = c.subKind()
+		obj, err := w.project(ctx, req, current, edit)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.sub.Put(target, obj); err != nil {
-			return nil, err
-		}
-		if err := takeVersion(target, obj); err != nil {
-			return nil, err
-		}
-		return c.stored(target)
+		return w.packed(obj)
 	})
+	finish(finished(item, w.dryRun))
 	if err != nil {
 		return err
 	}
@@ -153,6 +163,65 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 		return err
 	}
 	return c.reply(http.StatusOK, obj, c.subKind())
+}
+
+// project makes the new state of an object out of a change of its projection.
+func (w *change) project(ctx context.Context, req *admission.Request, current runtime.Object, edit func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	before, err := w.projected(current)
+	if before == nil {
+		return nil, err
+	}
+	owners, err := w.s.fields.show(w.kind, current, before)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := edit(before.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(w.subKind())
+	if !w.owned {
+		obj = w.s.fields.ownSub(w.sub, w.Subresource, before, obj, w.manager)
+	}
+	req.Object, req.Old = obj, before
+	if err := w.s.Admission.Mutate(ctx, req); err != nil {
+		return nil, err
+	}
+	if w.sub.Validate != nil {
+		if errs := w.sub.Validate(obj, before); len(errs) > 0 {
+			return nil, apierrors.NewInvalid(w.subKind().GroupKind(), w.Name, errs)
+		}
+	}
+	target, err := w.served(current.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	if err := w.sub.Put(target, obj); err != nil {
+		return nil, err
+	}
+	if err := owners.hide(target, obj); err != nil {
+		return nil, err
+	}
+	if err := takeVersion(target, obj); err != nil {
+		return nil, err
+	}
+	if target, err = w.stored(target); err != nil {
+		return nil, err
+	}
+	m, _ := meta.Accessor(target)
+	oldMeta, _ := meta.Accessor(current)
+	if shown, _ := meta.Accessor(obj); shown.GetUID() != "" && shown.GetUID() != oldMeta.GetUID() {
+		return nil, apierrors.NewConflict(w.kind.GroupResource(), w.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", shown.GetUID(), oldMeta.GetUID()))
+	}
+	if err := w.checkVersion(m, oldMeta); err != nil {
+		return nil, err
+	}
+	w.keepMetadata(ctx, target, current)
+	if err := w.validateUpdate(target, current); err != nil {
+		return nil, err
+	}
+	keepTimestamps(target, current)
+	return target, w.s.Admission.Validate(ctx, req)
 }
 
 // takeVersion lets the projection's resourceVersion lock the object.

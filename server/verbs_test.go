@@ -205,6 +205,54 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// The owner of the replicas is the same, seen through the object and through its
+// scale.
+func TestScaleOwners(t *testing.T) {
+	c := start(t)
+	ctx := context.Background()
+	const path = "/apis/apps/v1/namespaces/default/deployments/web"
+	apply := map[string]string{"Content-Type": string(types.ApplyPatchType)}
+	const intent = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	if code, body := c.do("PATCH", path+"?fieldManager=author", intent, apply); code != 201 {
+		t.Fatalf("apply: %d %s", code, body)
+	}
+	const scale = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"web"},"spec":{"replicas":3}}`
+	if code, body := c.do("PATCH", path+"/scale?fieldManager=scaler", scale, apply); code != 409 || !strings.Contains(body, `conflict with \"author\": .spec.replicas`) {
+		t.Errorf("scale without force: %d %s", code, body)
+	}
+	if code, body := c.do("PATCH", path+"/scale?fieldManager=scaler&force=true", scale, apply); code != 200 || !strings.Contains(body, `"replicas":3`) {
+		t.Errorf("scale with force: %d %s", code, body)
+	}
+	owns := func(manager string) (subresource string, replicas bool) {
+		t.Helper()
+		d, err := c.client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range d.ManagedFields {
+			if e.Manager == manager {
+				return e.Subresource, strings.Contains(string(e.FieldsV1.Raw), "f:replicas")
+			}
+		}
+		return "", false
+	}
+	if sub, replicas := owns("scaler"); sub != "scale" || !replicas {
+		t.Errorf("scaler owns through %q, replicas: %v", sub, replicas)
+	}
+	if _, replicas := owns("author"); replicas {
+		t.Error("the author still owns the replicas")
+	}
+	if code, body := c.do("PATCH", path+"/scale?fieldManager=hand", `{"spec":{"replicas":5}}`, map[string]string{"Content-Type": string(types.MergePatchType)}); code != 200 {
+		t.Fatalf("patch: %d %s", code, body)
+	}
+	if sub, replicas := owns("hand"); sub != "scale" || !replicas {
+		t.Errorf("hand owns through %q, replicas: %v", sub, replicas)
+	}
+	if code, body := c.do("PATCH", path+"?fieldManager=author", intent, apply); code != 409 || !strings.Contains(body, `conflict with \"hand\"`) {
+		t.Errorf("apply again: %d %s", code, body)
+	}
+}
+
 func TestApply(t *testing.T) {
 	c := start(t)
 	ctx := context.Background()

@@ -151,8 +151,9 @@ func pathParts(path string) []string { return strings.Split(strings.TrimPrefix(p
 func (v *customVersion) scaleSub() Subresource {
 	return Subresource{
 		Kind: scaleKind(), Verbs: readWrite,
-		New: newObject[autoscalingv1.Scale],
-		Get: v.readScale,
+		New: newObject[autoscalingv1.Scale], Path: pathParts(v.scale.SpecReplicasPath),
+		Validate: validScale,
+		Get:      v.readScale,
 		Put: func(obj, sub runtime.Object) error {
 			return unstructured.SetNestedField(obj.(*unstructured.Unstructured).Object, int64(sub.(*autoscalingv1.Scale).Spec.Replicas), pathParts(v.scale.SpecReplicasPath)...)
 		},

@@ -112,6 +112,7 @@ type Column = metav1.TableColumnDefinition
 //     Prepare copies onto obj everything from old that this view may not change.
 //   - Get and Put set: another kind converted to and from the object (scale).
 //     Get may return an object along with an error that only matters to readers.
+//     Path is where the object has what the other kind has in spec.replicas.
 //   - neither: the server has a handler of that name (exec, attach, log,
 //     portforward, proxy, eviction, binding, token).
 type Subresource struct {
@@ -121,6 +122,7 @@ type Subresource struct {
 	Validate func(obj, old runtime.Object) field.ErrorList
 	Get      func(obj runtime.Object) (runtime.Object, error)
 	Put      func(obj, sub runtime.Object) error // changes obj in place
+	Path     []string
 	New      func() runtime.Object
 }
 

@@ -58,16 +58,18 @@ type scaleParts[T any] struct {
 func scale[T any](p scaleParts[T]) Subresource {
 	return Subresource{
 		Kind: scaleKind(), Verbs: readWrite,
-		New: newObject[autoscalingv1.Scale],
-		Get: func(obj runtime.Object) (runtime.Object, error) { return p.read(as[T](obj)) },
-		Put: func(obj, sub runtime.Object) error { return p.write(as[T](obj), as[autoscalingv1.Scale](sub)) },
-		Validate: func(obj, _ runtime.Object) field.ErrorList {
-			if s := as[autoscalingv1.Scale](obj); s.Spec.Replicas < 0 {
-				return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), s.Spec.Replicas, "must be greater than or equal to 0").WithOrigin("minimum")}
-			}
-			return nil
-		},
+		New: newObject[autoscalingv1.Scale], Path: []string{"spec", "replicas"},
+		Validate: validScale,
+		Get:      func(obj runtime.Object) (runtime.Object, error) { return p.read(as[T](obj)) },
+		Put:      func(obj, sub runtime.Object) error { return p.write(as[T](obj), as[autoscalingv1.Scale](sub)) },
 	}
+}
+
+func validScale(obj, _ runtime.Object) field.ErrorList {
+	if s := as[autoscalingv1.Scale](obj); s.Spec.Replicas < 0 {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), s.Spec.Replicas, "must be greater than or equal to 0").WithOrigin("minimum")}
+	}
+	return nil
 }
 
 func (p scaleParts[T]) read(obj *T) (runtime.Object, error) {
