@@ -7,8 +7,8 @@ import (
 )
 
 // apiregistration.k8s.io/v1 is declared here, since its Go types are part of
-// the aggregator, which this project does not import. It is JSON on the wire
-// and in etcd, as upstream stores it; there is no protobuf form.
+// the aggregator, which this project does not import. It is JSON in etcd, as
+// upstream stores it.
 
 // APIRegistrationGroup is the group and version of APIService.
 const (

@@ -132,3 +132,24 @@ func TestPrepareGuardsStatus(t *testing.T) {
 		}
 	}
 }
+
+// Go clients speak protobuf to every built-in kind.
+func TestProtobufForms(t *testing.T) {
+	type form interface {
+		Marshal() ([]byte, error)
+		Unmarshal([]byte) error
+	}
+	for _, k := range NewBuiltinTable().Kinds() {
+		if _, ok := k.New().(form); !ok {
+			t.Errorf("%s has no protobuf form", k.GroupVersionKind)
+		}
+		for name, sub := range k.Sub {
+			if sub.New == nil {
+				continue
+			}
+			if _, ok := sub.New().(form); !ok {
+				t.Errorf("%s/%s has no protobuf form", k.GroupVersionKind, name)
+			}
+		}
+	}
+}
