@@ -111,7 +111,8 @@ type step struct {
 	attempt   uint32
 	backoff   time.Duration // to note on the container that is started
 	kill      []victim
-	replace   bool // they are started again at once
+	hooks     []victim // are next to be killed: their preStop hooks run already
+	replace   bool     // they are started again at once
 	resize    []*corev1.Container
 	remove    []string // ids
 	grace     int64
@@ -179,7 +180,8 @@ func next(w want, h have, now time.Time) step {
 }
 
 // nextStopping ends a pod: ordinary containers first, then sidecars in the
-// reverse of their order, then the sandbox.
+// reverse of their order, then the sandbox. All preStop hooks run at the
+// beginning.
 func nextStopping(w want, h have, grace int64, why string, now time.Time) step {
 	var mains, sidecars []victim
 	for name, all := range h.containers {
@@ -200,14 +202,15 @@ func nextStopping(w want, h have, grace int64, why string, now time.Time) step {
 	}
 	if len(mains) > 0 {
 		slices.SortFunc(mains, byName)
-		return step{do: doKill, kill: mains, grace: grace}
+		return step{do: doKill, kill: mains, hooks: sidecars, grace: grace}
 	}
 	if len(sidecars) > 0 {
 		last := slices.MaxFunc(sidecars, func(a, b victim) int {
 			return initIndex(w.pod, a.name) - initIndex(w.pod, b.name)
 		})
 		last.grace = graceLeft(w.pod, grace, now)
-		return step{do: doKill, kill: []victim{last}, grace: last.grace}
+		rest := slices.DeleteFunc(sidecars, func(v victim) bool { return v.id == last.id })
+		return step{do: doKill, kill: []victim{last}, hooks: rest, grace: last.grace}
 	}
 	for _, sb := range h.sandboxes {
 		if sb.ready {

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,27 @@ func TestNext(t *testing.T) {
 				t.Errorf("next: %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestHooksOfSidecarsRunAtOnce sees to it that sidecars learn of the end of their
+// pod when the others do, though they are stopped after them.
+func TestHooksOfSidecarsRunAtOnce(t *testing.T) {
+	p := pod(corev1.RestartPolicyAlways, "side:s", "side:t", "a")
+	names := func(list []victim) string {
+		var out []string
+		for _, v := range list {
+			out = append(out, v.name)
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	w := want{pod: p, stop: &stop{grace: 5}}
+	if s := next(w, sandboxed(running("s"), running("t"), running("a")), now); names(s.kill) != "a" || names(s.hooks) != "s t" {
+		t.Errorf("first: kill %s, hooks of %s", names(s.kill), names(s.hooks))
+	}
+	if s := next(w, sandboxed(running("s"), running("t"), exited("a", 0, 0)), now); names(s.kill) != "t" || names(s.hooks) != "s" {
+		t.Errorf("then: kill %s, hooks of %s", names(s.kill), names(s.hooks))
 	}
 }
 

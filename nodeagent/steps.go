@@ -29,7 +29,7 @@ func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
 	case doStart:
 		return w.note(s.container.Name, containerHash(s.container), w.startContainer(ctx, wa.pod, h, s))
 	case doKill:
-		return w.kill(ctx, wa.pod, s.kill)
+		return w.kill(ctx, wa.pod, s.kill, s.hooks)
 	case doResize:
 		err := w.applySize(ctx, wa.pod, h, s.resize)
 		if err != nil && w.resizing.failed == "" {
@@ -84,14 +84,48 @@ func (w *worker) note(name, hash string, err error) error {
 }
 
 // kill stops containers, all at the same time, and waits until they have ended.
-func (w *worker) kill(ctx context.Context, pod *corev1.Pod, victims []victim) error {
+// The preStop hooks of those that are next run at the same time.
+func (w *worker) kill(ctx context.Context, pod *corev1.Pod, victims, next []victim) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(victims))
+	for _, v := range next {
+		wg.Go(func() { w.preStop(ctx, pod, v) })
+	}
 	for i, v := range victims {
 		wg.Go(func() { errs[i] = w.killOne(ctx, pod, v) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// preStop runs a container's hook, once.
+func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, v victim) {
+	if !v.hasHook() || !w.firstHook(v.id) {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Duration(v.grace)*time.Second)
+	defer cancel()
+	err := w.runHook(limited, pod, v.spec, v.id, v.spec.Lifecycle.PreStop)
+	if ctx.Err() != nil {
+		w.mu.Lock()
+		delete(w.hooked, v.id) // the pod got less grace meanwhile: that begins again
+		w.mu.Unlock()
+	} else if err != nil {
+		w.containerEvent(pod, v.name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+	}
+}
+
+func (v victim) hasHook() bool {
+	return v.spec != nil && v.spec.Lifecycle != nil && v.spec.Lifecycle.PreStop != nil && v.grace > 0 && v.state == stateRunning
+}
+
+// firstHook says whether a container's preStop hook was not begun yet.
+func (w *worker) firstHook(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := !w.hooked[id]
+	w.hooked[id] = true
+	return first
 }
 
 // killOne runs a container's preStop hook and stops it. The hook's time counts
@@ -102,13 +136,9 @@ func (w *worker) killOne(ctx context.Context, pod *corev1.Pod, v victim) error {
 	}
 	w.containerEvent(pod, v.name, corev1.EventTypeNormal, "Killing", v.why)
 	grace := v.grace
-	if v.spec != nil && v.spec.Lifecycle != nil && v.spec.Lifecycle.PreStop != nil && grace > 0 && v.state == stateRunning {
+	if v.hasHook() {
 		begin := time.Now()
-		hook, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second)
-		if err := w.runHook(hook, pod, v.spec, v.id, v.spec.Lifecycle.PreStop); err != nil {
-			w.containerEvent(pod, v.name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
-		}
-		cancel()
+		w.preStop(ctx, pod, v)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

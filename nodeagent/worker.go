@@ -36,6 +36,7 @@ type worker struct {
 	promised *corev1.Pod        // as if it asked for what it was promised
 	stale    bool               // what fills the volumes has changed
 	changed  bool               // the pod itself has
+	hooked   map[string]bool    // containers whose preStop hook was begun, by id
 
 	// Only the worker's goroutine touches these. They spare work or errors;
 	// a worker without them would do the same, later.
@@ -59,7 +60,7 @@ type worker struct {
 
 func newWorker(a *Agent, pod *corev1.Pod) *worker {
 	w := &worker{a: a, uid: pod.UID, name: fullName(pod), static: isStatic(pod), pod: pod, born: time.Now(),
-		known: map[string]containerStatus{}, stalled: map[string]stall{}, failures: map[string]int{}, backedOff: map[string]string{}}
+		known: map[string]containerStatus{}, stalled: map[string]stall{}, failures: map[string]int{}, backedOff: map[string]string{}, hooked: map[string]bool{}}
 	if !pod.CreationTimestamp.IsZero() {
 		w.born = pod.CreationTimestamp.Time
 	}
