@@ -427,3 +427,22 @@ func TestYoungestOfAName(t *testing.T) {
 		t.Errorf("found %s", got.uid)
 	}
 }
+
+func TestFirstLineIsAwaited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	awaitFirstLine(t.Context(), path, begin.Add(-time.Second))
+	awaitFirstLine(t.Context(), path+".gone", begin.Add(time.Minute))
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("waited %v for an old container, or for no log at all", took)
+	}
+	written := time.AfterFunc(50*time.Millisecond, func() { _ = os.WriteFile(path, []byte("x"), 0o600) })
+	defer written.Stop()
+	awaitFirstLine(t.Context(), path, begin.Add(time.Minute))
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		t.Errorf("did not wait: %v", err)
+	}
+}

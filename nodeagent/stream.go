@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,9 +193,27 @@ func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
 		stdout = discard
 	}
 	w.Header().Set("Content-Type", "text/plain")
+	if !opts.Follow && c.state == stateRunning {
+		awaitFirstLine(r.Context(), c.logPath, c.started.Add(firstLine))
+	}
 	err = a.readLog(r.Context(), c, readOptions(opts), stdout, stderr)
 	if err != nil && r.Context().Err() == nil {
 		fmt.Fprintf(w, "failed to read the log of container %q: %v\n", r.PathValue("container"), err)
+	}
+}
+
+// firstLine is how long after its start a container may take for its first line
+// before its log counts as empty. It is told to run in the moment that it does,
+// and who asks for its log then would often come too early.
+const firstLine = 2 * time.Second
+
+// awaitFirstLine waits until there is something in a log, but not past end.
+func awaitFirstLine(ctx context.Context, path string, end time.Time) {
+	for path != "" && time.Now().Before(end) && ctx.Err() == nil {
+		if info, err := os.Stat(path); err != nil || info.Size() > 0 {
+			return
+		}
+		sleep(ctx, 20*time.Millisecond)
 	}
 }
 
