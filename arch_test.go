@@ -41,6 +41,8 @@ var mayImport = map[string][]string{
 	"server/storage":         {"api"},
 	"server/patch":           {"api"},
 	"server/auth":            {"api"},
+	"server/audit":           {"server/webhook"},
+	"server/webhook":         {},
 	"server/encryption":      {},
 	"server/admission":       {"server/registry", "api"},
 	"server/openapi":         {"server/registry", "api"},

@@ -99,6 +99,10 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
+	auditor, err := openAudit(o.audit, log)
+	if err != nil {
+		return nil, err
+	}
 	parts.server, err = server.New(server.Config{
 		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
 		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
@@ -111,7 +115,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		AuthenticationInfo: info,
 		Health:             append([]server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}}, sealing.health()...),
 		Metrics:            sealing.metrics(),
-		AuditLog:           o.auditLog,
+		Audit:              auditor,
 		Components:         o.components,
 		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
 		Public:             map[string]http.Handler{web.Prefix: dashboard},

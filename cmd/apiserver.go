@@ -20,6 +20,7 @@ import (
 
 	"orrery.dev/cluster"
 	"orrery.dev/server"
+	"orrery.dev/server/audit"
 )
 
 // apiOptions are the flags of kube-apiserver that have a meaning here, by
@@ -36,7 +37,7 @@ type apiOptions struct {
 	issuer, signingKey                 string
 	verifyKeys                         []string
 	serviceCIDR                        string
-	auditLog                           string
+	audit                              audit.Config
 	disabledAdmission                  []string
 	anonymous                          bool
 	encryption                         encryptionFlags
@@ -86,7 +87,7 @@ func newAPIServerCommand() *cobra.Command {
 	f.StringVar(&o.signingKey, "service-account-signing-key-file", "", "key that signs service account tokens")
 	f.StringSliceVar(&o.verifyKeys, "service-account-key-file", nil, "keys that service account tokens are checked with")
 	f.StringVar(&o.serviceCIDR, "service-cluster-ip-range", "10.96.0.0/12", "addresses of Services")
-	f.StringVar(&o.auditLog, "audit-log-path", "", "record every request in this file")
+	auditFlags(&o.audit, f)
 	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
 	f.BoolVar(&o.anonymous, "anonymous-auth", true, "let requests without credentials in as system:anonymous")
 	o.encryption.flags(f)

@@ -2,108 +2,32 @@ package server
 
 import (
 	"bufio"
-	"context"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/audit"
+	"orrery.dev/server/storage"
 )
-
-// auditBacklog is how many events may wait to be written. More are dropped: a
-// slow disk must not slow the API.
-const auditBacklog = 4096
-
-// auditLog writes who did what to a file, one JSON event a line, as upstream's
-// log backend does at level Metadata. Writing is the job of run.
-type auditLog struct {
-	file    *os.File
-	events  chan []byte
-	dropped chan struct{} // holds one token per burst of dropped events
-}
-
-func openAuditLog(path string) (*auditLog, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &auditLog{file: file, events: make(chan []byte, auditBacklog), dropped: make(chan struct{}, 1)}, nil
-}
-
-// put hands an event over without waiting.
-func (l *auditLog) put(line []byte) {
-	select {
-	case l.events <- line:
-	default:
-		select {
-		case l.dropped <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// run writes until ctx ends, and then what is left.
-func (l *auditLog) run(ctx context.Context) {
-	defer l.file.Close()
-	out := bufio.NewWriterSize(l.file, 64*1024)
-	defer out.Flush()
-	flush := time.NewTicker(time.Second)
-	defer flush.Stop()
-	for {
-		select {
-		case line := <-l.events:
-			out.Write(line)
-		case <-flush.C:
-			out.Flush()
-		case <-l.dropped:
-			fmt.Fprintln(out, `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"Panic","annotations":{"orrery.dev/dropped":"events were dropped here"}}`)
-		case <-ctx.Done():
-			for {
-				select {
-				case line := <-l.events:
-					out.Write(line)
-				default:
-					return
-				}
-			}
-		}
-	}
-}
-
-// auditEvent gathers what becomes one line. It is safe for concurrent use, as
-// admission may annotate from goroutines.
-type auditEvent struct {
-	mu          sync.Mutex // protects annotations
-	annotations map[string]string
-}
-
-func (e *auditEvent) annotate(key, value string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.annotations == nil {
-		e.annotations = map[string]string{}
-	}
-	e.annotations[key] = value
-}
-
-func auditFrom(ctx context.Context) *auditEvent {
-	e, _ := ctx.Value(keyAudit).(*auditEvent)
-	return e
-}
 
 // auditID is the request's ID in the log: the client's or a new one.
 func auditID(r *http.Request) string {
-	if id := r.Header.Get("Audit-Id"); id != "" && len(id) <= 64 {
+	if id := r.Header.Get("Audit-Id"); id != "" {
 		return id
 	}
 	id := string(uuid.NewUUID())
@@ -111,72 +35,230 @@ func auditID(r *http.Request) string {
 	return id
 }
 
-// record writes the audit event of a request when it is over. For a watch that
-// is when it ends.
+// record writes the audit events of a request: when it has been received, when
+// it is over, and for one that lasts, when the answer begins.
 func (s *Server) record(c *gin.Context) {
-	if s.audit == nil {
+	event, ok := s.beginAudit(c)
+	if !ok {
 		return
 	}
-	event := &auditEvent{}
-	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), keyAudit, event))
-	begin, who := metav1.NowMicro(), userFrom(c.Request.Context())
+	if !event.Reach(auditv1.StageRequestReceived) {
+		s.Audit.Rejected()
+		s.refuse(c, apierrors.NewInternalError(errors.New("failed to store audit event")))
+		return
+	}
+	info := infoFrom(c.Request.Context())
+	lasts := info.longRunning() || s.isStream(info.Path)
+	c.Writer = &auditWriter{ResponseWriter: c.Writer, event: event, lasts: lasts}
 	defer func() {
-		line, err := json.Marshal(auditEventOf(c, event, begin, who))
-		if err != nil {
-			return
+		if cause := recover(); cause != nil {
+			event.Status(&metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+				Message: fmt.Sprintf("APIServer panic'd: %v", cause),
+			})
+			event.Reach(auditv1.StagePanic)
+			panic(cause)
 		}
-		s.audit.put(append(line, '\n'))
+		if !event.Answered() {
+			event.Status(&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK, Message: "Connection closed early"})
+			if lasts {
+				event.Reach(auditv1.StageResponseStarted)
+			}
+		}
+		event.Reach(auditv1.StageResponseComplete)
 	}()
 	c.Next()
 }
 
-// auditEventOf is the line of a request by who, which may have acted as somebody
-// else since.
-func auditEventOf(c *gin.Context, event *auditEvent, begin metav1.MicroTime, who user.Info) *auditv1.Event {
-	info := infoFrom(c.Request.Context())
-	e := &auditv1.Event{
-		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
-		Level:                    auditv1.LevelMetadata,
-		AuditID:                  types.UID(auditID(c.Request)),
-		Stage:                    auditv1.StageResponseComplete,
-		RequestURI:               c.Request.URL.RequestURI(),
-		Verb:                     info.Verb,
-		User:                     userInfo(who),
-		UserAgent:                c.Request.UserAgent(),
-		ResponseStatus:           &metav1.Status{Code: int32(c.Writer.Status())},
-		RequestReceivedTimestamp: begin,
-		StageTimestamp:           metav1.NowMicro(),
+// beginAudit asks the policy about a request; false: it is not to be recorded.
+func (s *Server) beginAudit(c *gin.Context) (*audit.Event, bool) {
+	event := audit.From(c.Request.Context())
+	if event == nil {
+		return nil, false
 	}
-	if host, _, err := net.SplitHostPort(c.Request.RemoteAddr); err == nil {
-		e.SourceIPs = []string{host}
-	}
-	if as := userFrom(c.Request.Context()); as != who {
-		asked := userInfo(as)
-		e.ImpersonatedUser = &asked
-	}
-	if info.Resource {
-		e.ObjectRef = &auditv1.ObjectReference{
-			Resource: info.GVR.Resource, Subresource: info.Subresource, Namespace: info.Namespace,
-			Name: info.Name, APIGroup: info.GVR.Group, APIVersion: info.GVR.Version,
-		}
-	}
-	event.mu.Lock()
-	defer event.mu.Unlock()
-	e.Annotations = event.annotations
-	return e
+	received, _ := c.Request.Context().Value(keyReceived).(time.Time)
+	return event, event.Begin(attributesOf(c.Request), c.Request, received)
 }
 
-// userInfo is a user as the API's objects have it.
-func userInfo(u user.Info) authenticationv1.UserInfo {
-	if u == nil {
-		return authenticationv1.UserInfo{}
+// refuseAudited refuses a request that does not get as far as record. Its only
+// event is that of the answer.
+func (s *Server) refuseAudited(c *gin.Context, err error) {
+	if event, ok := s.beginAudit(c); ok {
+		c.Writer = &auditWriter{ResponseWriter: c.Writer, event: event, lasts: true}
 	}
-	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
-	for key, values := range u.GetExtra() {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
+	s.refuse(c, err)
+}
+
+// auditWriter notes the status code of an answer when it begins.
+type auditWriter struct {
+	gin.ResponseWriter
+	event *audit.Event
+	lasts bool // the beginning is an event of its own
+	begun bool
+}
+
+func (w *auditWriter) begin(code int) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	w.event.Code(code)
+	if w.lasts {
+		w.event.Reach(auditv1.StageResponseStarted)
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *auditWriter) WriteHeader(code int) {
+	w.begin(code)
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (w *auditWriter) Write(p []byte) (int, error) {
+	w.begin(w.Status())
+	return w.ResponseWriter.Write(p)
+}
+
+// WriteString implements io.StringWriter.
+func (w *auditWriter) WriteString(s string) (int, error) {
+	w.begin(w.Status())
+	return w.ResponseWriter.WriteString(s)
+}
+
+// Flush implements http.Flusher.
+func (w *auditWriter) Flush() {
+	w.begin(w.Status())
+	w.ResponseWriter.Flush()
+}
+
+// Hijack implements http.Hijacker: the connection is about to change its
+// protocol.
+func (w *auditWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.begin(http.StatusSwitchingProtocols)
+	return w.ResponseWriter.Hijack()
+}
+
+// Unwrap is for http.ResponseController.
+func (w *auditWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// annotate adds an audit annotation.
+func (c *call) annotate(key, value string) { audit.Annotate(c.r.Context(), key, value) }
+
+// auditRequest records the object that a client has sent, defaults filled in.
+func (c *call) auditRequest(obj runtime.Object, kind schema.GroupVersionKind) {
+	event := audit.From(c.r.Context())
+	if m, err := meta.Accessor(obj); err == nil {
+		event.Names(m)
+	}
+	if !event.Wants(auditv1.LevelRequest) {
+		return
+	}
+	if kind == c.kind.GroupVersionKind && c.kind.Default != nil {
+		obj = obj.DeepCopyObject()
+		c.kind.Default(obj)
+	}
+	if raw, err := encodeJSON(obj, kind); err == nil {
+		event.Request(raw)
+	}
+}
+
+// auditPatch records a patch. What is no JSON is refused by whoever reads it.
+func (c *call) auditPatch(kind types.PatchType, body []byte) {
+	event := audit.From(c.r.Context())
+	if !event.Wants(auditv1.LevelRequest) {
+		return
+	}
+	if kind == types.ApplyYAMLPatchType {
+		var err error
+		if body, err = yaml.YAMLToJSON(body); err != nil {
+			return
 		}
-		info.Extra[key] = values
 	}
-	return info
+	if json.Valid(body) {
+		event.Request(body)
+	}
+}
+
+// auditResponse records the object of an answer.
+func auditResponse(r *http.Request, obj runtime.Object, kind schema.GroupVersionKind) {
+	event := audit.From(r.Context())
+	if status, ok := obj.(*metav1.Status); ok {
+		event.Status(status)
+	}
+	if !event.Wants(auditv1.LevelRequestResponse) {
+		return
+	}
+	if raw, err := encodeJSON(obj, kind); err == nil {
+		event.Response(raw)
+	}
+}
+
+// auditItem records an item as the object of an answer.
+func (c *call) auditItem(item *storage.Item) {
+	event := audit.From(c.r.Context())
+	if !event.Wants(auditv1.LevelRequestResponse) {
+		return
+	}
+	if raw, err := c.itemJSON(item); err == nil {
+		event.Response(raw)
+	}
+}
+
+// auditPage records a list, which is spliced for the log as it is for the client.
+func (c *call) auditPage(page *storage.Page) {
+	whole := c.kind.Unstructured()
+	c.auditItems(c.listKind(), page, whole, func(item *storage.Item) ([]byte, error) {
+		body, err := c.itemJSON(item)
+		if err == nil && !whole {
+			body = withoutType(body)
+		}
+		return body, err
+	})
+}
+
+// auditMetadata records a list of metadata only.
+func (c *call) auditMetadata(page *storage.Page) {
+	kind := c.formKind()
+	kind.Kind = "PartialObjectMetadataList"
+	c.auditItems(kind, page, true, func(item *storage.Item) ([]byte, error) {
+		partial, err := c.metadataOf(item.Object)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(partial)
+	})
+}
+
+func (c *call) auditItems(kind schema.GroupVersionKind, page *storage.Page, whole bool, encode func(*storage.Item) ([]byte, error)) {
+	event := audit.From(c.r.Context())
+	if !event.Wants(auditv1.LevelRequestResponse) {
+		return
+	}
+	items := make([][]byte, len(page.Items))
+	for i, item := range page.Items {
+		var err error
+		if items[i], err = encode(item); err != nil {
+			return
+		}
+	}
+	meta, err := json.Marshal(listMeta(page))
+	if err != nil {
+		return
+	}
+	var all bytes.Buffer
+	spliceTo(&all, listHead(kind, meta), items, whole)
+	event.Response(all.Bytes())
+}
+
+// auditDeleteOptions records the options in the version in which the client has
+// sent them.
+func (c *call) auditDeleteOptions(options *metav1.DeleteOptions) {
+	kind := options.GroupVersionKind()
+	if kind.Version == "" {
+		kind = metav1.SchemeGroupVersion.WithKind("DeleteOptions")
+	}
+	if raw, err := encodeJSON(options, kind); err == nil {
+		audit.From(c.r.Context()).Request(raw)
+	}
 }

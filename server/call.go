@@ -159,6 +159,7 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 	if err != nil {
 		return err
 	}
+	c.auditRequest(into, kind)
 	unknown, err := c.coerce(into)
 	if err != nil {
 		return undecodable(err, kind, kind, nil)
@@ -248,7 +249,7 @@ type contextKey int
 const (
 	keyUser contextKey = iota
 	keyInfo
-	keyAudit
+	keyReceived // when the request came in
 )
 
 func userFrom(ctx context.Context) user.Info {

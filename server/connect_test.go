@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -475,36 +471,5 @@ func TestComponentStatuses(t *testing.T) {
 	}
 	if _, err := c.client.CoreV1().ComponentStatuses().Get(context.Background(), "scheduler", metav1.GetOptions{}); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAudit(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	t.Run("serve", func(t *testing.T) {
-		c := start(t, func(cfg *Config) { cfg.AuditLog = path })
-		if _, err := c.client.CoreV1().ConfigMaps("default").Create(context.Background(), configMap("audited"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	// The server has ended: all is written.
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for d := json.NewDecoder(file); ; {
-		var e auditv1.Event
-		if err := d.Decode(&e); err == io.EOF {
-			t.Fatal("the request was not recorded")
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Resource != "configmaps" {
-			continue
-		}
-		if e.Level != auditv1.LevelMetadata || e.User.Username != "admin" || e.ResponseStatus.Code != 201 || e.Annotations["authorization.k8s.io/decision"] != "allow" {
-			t.Errorf("event: %+v", e)
-		}
-		return
 	}
 }

@@ -90,6 +90,7 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 		if err := decodeDeleteOptions(body, contentType, options); err != nil {
 			return nil, err
 		}
+		c.auditDeleteOptions(options)
 	} else if options, err = query(c, func(v *url.Values, o *metav1.DeleteOptions) error {
 		return metav1.Convert_url_Values_To_v1_DeleteOptions(v, o, nil)
 	}); err != nil {
@@ -113,6 +114,7 @@ func decodeDeleteOptions(body []byte, contentType string, into *metav1.DeleteOpt
 	case typeProtobuf:
 		var envelope runtime.Unknown
 		if err = envelope.Unmarshal(bytes.TrimPrefix(body, protobufPrefix)); err == nil {
+			into.SetGroupVersionKind(schema.FromAPIVersionAndKind(envelope.APIVersion, envelope.Kind))
 			err = into.Unmarshal(envelope.Raw)
 		}
 	case typeYAML:

@@ -34,6 +34,7 @@ func (c *call) replyItem(code int, item *storage.Item) error {
 	if c.out.as != "" {
 		return c.replyStored(code, item.Object)
 	}
+	c.auditItem(item)
 	if c.out.name == typeProtobuf {
 		message, err := c.itemProtobuf(item)
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/audit"
 )
 
 const (
@@ -44,6 +46,7 @@ func (s *Server) impersonate(c *gin.Context) {
 			c.Request.Header.Del(name)
 		}
 	}
+	audit.From(ctx).Impersonates(asked, "")
 	s.become(c, asked)
 }
 

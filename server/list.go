@@ -174,8 +174,10 @@ func (c *call) replyPage(code int, page *storage.Page) error {
 	case c.out.as != "":
 		return c.replyPageAs(code, page)
 	case c.out.name == typeProtobuf:
+		c.auditPage(page)
 		return c.replyProtobuf(code, page)
 	}
+	c.auditPage(page)
 	items := make([][]byte, len(page.Items))
 	whole := c.kind.Unstructured()
 	for i, item := range page.Items {
@@ -198,8 +200,7 @@ func (c *call) replyPage(code int, page *storage.Page) error {
 // spliceJSON writes a list: head, then the items between commas. whole items
 // are complete objects; others have lost their opening brace with their type.
 func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, items [][]byte, whole bool) error {
-	head := append(typeHead(kind), `,"metadata":`...)
-	head = append(append(head, meta...), `,"items":[`...)
+	head := listHead(kind, meta)
 	size := len(head) + 3
 	for _, item := range items {
 		size += len(item) + 2
@@ -216,6 +217,11 @@ func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, i
 	buffered.flush()
 	done()
 	return nil
+}
+
+func listHead(kind schema.GroupVersionKind, meta []byte) []byte {
+	head := append(typeHead(kind), `,"metadata":`...)
+	return append(append(head, meta...), `,"items":[`...)
 }
 
 type stringWriter interface {

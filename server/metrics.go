@@ -57,6 +57,9 @@ func newMetrics(s *Server) *metrics {
 		}, func() float64 { return float64(len(s.writes)) }),
 	)
 	m.registry.MustRegister(s.Metrics...)
+	if s.Audit != nil {
+		m.registry.MustRegister(s.Audit.Collectors()...)
+	}
 	return m
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"orrery.dev/server/audit"
 	"orrery.dev/server/registry"
 )
 
@@ -66,7 +67,7 @@ func (s *Server) deadline(c *gin.Context) {
 	if asked := c.Query("timeout"); asked != "" {
 		d, err := time.ParseDuration(asked)
 		if err != nil {
-			s.refuse(c, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err)))
+			s.refuseAudited(c, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err)))
 			return
 		}
 		if d > 0 && d < limit {
@@ -105,7 +106,7 @@ func (s *Server) authenticate(c *gin.Context) {
 		if err != nil {
 			s.Log.Debug("authentication failed", "err", err)
 		}
-		s.refuse(c, apierrors.NewUnauthorized("Unauthorized"))
+		s.refuseAudited(c, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
 	c.Request.Header.Del("Authorization") // nobody behind here needs to see it
@@ -147,27 +148,36 @@ func (s *Server) limit(c *gin.Context) {
 
 // authorizeURL asks whether the user may do what the URL and method say.
 func (s *Server) authorizeURL(c *gin.Context) {
-	if err := s.mayDo(c.Request.Context(), attributesOf(c.Request)); err != nil {
-		s.refuse(c, err)
+	a := attributesOf(c.Request)
+	decision, reason, err := s.Authorizer.Authorize(c.Request.Context(), a)
+	event := audit.From(c.Request.Context())
+	switch {
+	case decision == authorizer.DecisionAllow:
+		event.Annotate("authorization.k8s.io/decision", "allow")
+		event.Annotate("authorization.k8s.io/reason", reason)
+		return
+	case err != nil:
+		event.Annotate("authorization.k8s.io/reason", "internal error")
+	default:
+		event.Annotate("authorization.k8s.io/decision", "forbid")
+		event.Annotate("authorization.k8s.io/reason", reason)
 	}
+	s.refuse(c, s.refusal(a, reason, err))
 }
 
 func (s *Server) mayDo(ctx context.Context, a authorizer.Attributes) error {
 	decision, reason, err := s.Authorizer.Authorize(ctx, a)
 	if decision == authorizer.DecisionAllow {
-		if e := auditFrom(ctx); e != nil {
-			e.annotate("authorization.k8s.io/decision", "allow")
-			e.annotate("authorization.k8s.io/reason", reason)
-		}
 		return nil
 	}
+	return s.refusal(a, reason, err)
+}
+
+// refusal is the error for what the authoriser has not allowed.
+func (s *Server) refusal(a authorizer.Attributes, reason string, err error) error {
 	if err != nil {
 		s.Log.Warn("authorisation failed", "user", a.GetUser().GetName(), "err", err)
 		return apierrors.NewInternalError(err)
-	}
-	if e := auditFrom(ctx); e != nil {
-		e.annotate("authorization.k8s.io/decision", "forbid")
-		e.annotate("authorization.k8s.io/reason", reason)
 	}
 	return errForbidden(a, reason)
 }
@@ -222,7 +232,13 @@ func (c *call) authorize(verb string) error {
 // measure counts a request when it is over.
 func (s *Server) measure(c *gin.Context) {
 	begin := time.Now()
-	c.Header("Audit-Id", auditID(c.Request))
+	id := auditID(c.Request)
+	c.Header("Audit-Id", id)
+	ctx := context.WithValue(c.Request.Context(), keyReceived, begin)
+	if s.Audit != nil {
+		ctx, _ = s.Audit.WithEvent(ctx, id)
+	}
+	c.Request = c.Request.WithContext(ctx)
 	defer func() {
 		info := infoFrom(c.Request.Context())
 		if info == nil {

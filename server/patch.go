@@ -31,6 +31,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
+	c.auditPatch(kind, body)
 	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
 	if kind == types.ApplyYAMLPatchType {
 		return c.applyPatch(w, options, body)

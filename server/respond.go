@@ -19,6 +19,7 @@ const gzipFrom = 128 * 1024
 
 // writeObject answers with one object in the negotiated encoding.
 func writeObject(w http.ResponseWriter, r *http.Request, out mediaType, code int, obj runtime.Object, kind schema.GroupVersionKind) error {
+	auditResponse(r, obj, kind)
 	if out.name == typeProtobuf {
 		message, err := encodeProtobuf(obj)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
+	"orrery.dev/server/audit"
 )
 
 // Reviews are questions to the authenticator and the authoriser, posted as
@@ -75,7 +76,7 @@ func (c *call) reviewToken() error {
 		review.Status.Error = err.Error()
 	}
 	if ok && answer != nil {
-		review.Status.User = userInfo(answer.User)
+		review.Status.User = audit.UserInfo(answer.User)
 		review.Status.Audiences = answer.Audiences
 	}
 	return c.answer(&review)
@@ -87,7 +88,7 @@ func (c *call) reviewSelf() error {
 	if err := c.question(&review); err != nil {
 		return err
 	}
-	review.Status.UserInfo = userInfo(c.user)
+	review.Status.UserInfo = audit.UserInfo(c.user)
 	return c.answer(&review)
 }
 

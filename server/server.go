@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
+	"orrery.dev/server/audit"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -72,8 +73,8 @@ type Config struct {
 	// (client-ca-file, requestheader-...). Empty: there is none.
 	AuthenticationInfo map[string]string
 
-	// AuditLog is the file that every request is recorded in; empty: none.
-	AuditLog string
+	// Audit records requests; nil: nothing is recorded.
+	Audit *audit.Auditor
 	// MaxReads and MaxWrites bound the requests in flight; 0: 400 and 200.
 	MaxReads, MaxWrites int
 	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
@@ -146,7 +147,6 @@ type Server struct {
 	remotes  remotes
 	kubelet  *kubelet
 	metrics  *metrics
-	audit    *auditLog
 	health   *health
 	// reads and writes hold a token for each request in flight.
 	reads, writes chan struct{}
@@ -193,13 +193,6 @@ func New(cfg Config) (*Server, error) {
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)
 	s.health = newHealth(s)
-	if cfg.AuditLog != "" {
-		log, err := openAuditLog(cfg.AuditLog)
-		if err != nil {
-			return nil, fmt.Errorf("open audit log: %w", err)
-		}
-		s.audit = log
-	}
 	s.storeKinds(nil)
 	s.handler = s.routes()
 	return s, nil
@@ -214,8 +207,8 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // end with it.
 func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	if s.audit != nil {
-		wg.Go(func() { s.audit.run(ctx) })
+	if s.Audit != nil {
+		wg.Go(func() { s.Audit.Run(ctx) })
 	}
 	wg.Go(func() { s.followKinds(ctx) })
 	wg.Go(func() { s.followDefinitions(ctx) })

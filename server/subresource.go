@@ -90,6 +90,7 @@ func (c *call) patchProjection() error {
 	if err != nil {
 		return err
 	}
+	c.auditPatch(kind, body)
 	if kind == types.ApplyYAMLPatchType {
 		return c.applyProjection(options, body)
 	}

@@ -175,6 +175,7 @@ func (c *call) replyAs(code int, obj runtime.Object) error {
 // replyPageAs answers with a list in the form asked for.
 func (c *call) replyPageAs(code int, page *storage.Page) error {
 	if c.out.as != "Table" {
+		c.auditMetadata(page)
 		return c.replyMetadata(code, page)
 	}
 	include, err := c.includeObject()

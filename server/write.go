@@ -55,13 +55,6 @@ func (w *change) request(op admission.Operation, obj, old runtime.Object) *admis
 	}
 }
 
-// annotate adds an audit annotation.
-func (c *call) annotate(key, value string) {
-	if e := auditFrom(c.r.Context()); e != nil {
-		e.annotate(key, value)
-	}
-}
-
 // create stores a new object: metadata, ownership, admission, validation, and
 // the write, again with another name if a generated one was taken.
 func (w *change) create(ctx context.Context, col *storage.Collection, obj runtime.Object) (*storage.Item, error) {
