@@ -189,15 +189,36 @@ func validPeers(peers []networkingv1.NetworkPolicyPeer, at *field.Path) field.Er
 // ValidateServiceCIDR names the faults of a ServiceCIDR.
 func ValidateServiceCIDR(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	at := specPath().Child("cidrs")
-	if len(c.Spec.CIDRs) == 0 {
+	if old == nil {
+		return validServiceCIDRs(c.Spec.CIDRs, at)
+	}
+	now, before := c.Spec.CIDRs, old.Spec.CIDRs
+	switch {
+	case len(now) == len(before):
+		var errs field.ErrorList
+		for i := range now {
+			errs = append(errs, unchanged(now[i], before[i], at.Index(i))...)
+		}
+		return errs
+	case len(before) == 1 && len(now) == 2: // another family may join
+		return append(unchanged(now[0], before[0], at.Index(0)), validServiceCIDRs(now, at)...)
+	}
+	return unchanged(now, before, at)
+}
+
+func validServiceCIDRs(cidrs []string, at *field.Path) field.ErrorList {
+	switch {
+	case len(cidrs) == 0:
 		return field.ErrorList{field.Required(at, "at least one CIDR required")}
+	case len(cidrs) > 2:
+		return field.ErrorList{field.Invalid(at, &networkingv1.ServiceCIDRSpec{CIDRs: cidrs}, "may only hold up to 2 values")}
 	}
 	var errs field.ErrorList
-	for i, cidr := range c.Spec.CIDRs {
+	for i, cidr := range cidrs {
 		errs = append(errs, validation.IsValidCIDR(at.Index(i), cidr)...)
 	}
-	if old != nil {
-		errs = append(errs, unchanged(c.Spec.CIDRs, old.Spec.CIDRs, at)...)
+	if len(errs) == 0 && len(cidrs) == 2 && strings.Contains(cidrs[0], ":") == strings.Contains(cidrs[1], ":") {
+		errs = append(errs, field.Invalid(at, cidrs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
 	}
 	return errs
 }

@@ -125,6 +125,18 @@ func TestCreateFaults(t *testing.T) {
 			ValidateIngress(read[networkingv1.Ingress](t, `spec: {rules: [{http: {paths: [{path: /, backend: {service: {name: s, port: {number: 1}}}}]}}]}`, nil), nil),
 			`spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified`,
 		},
+		"two ranges of one family": {
+			ValidateServiceCIDR(read[networkingv1.ServiceCIDR](t, `spec: {cidrs: [10.0.0.0/24, 10.1.0.0/24]}`, nil), nil),
+			`spec.cidrs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64`,
+		},
+		"a range of the other family": {
+			ValidateServiceCIDR(read[networkingv1.ServiceCIDR](t, `spec: {cidrs: [10.0.0.0/24, "fd00::/112"]}`, nil), read[networkingv1.ServiceCIDR](t, `spec: {cidrs: [10.0.0.0/24]}`, nil)),
+			``,
+		},
+		"another range": {
+			ValidateServiceCIDR(read[networkingv1.ServiceCIDR](t, `spec: {cidrs: [10.1.0.0/24]}`, nil), read[networkingv1.ServiceCIDR](t, `spec: {cidrs: [10.0.0.0/24]}`, nil)),
+			`spec.cidrs[0]: Invalid value: "10.1.0.0/24": field is immutable`,
+		},
 	} {
 		if got := faults(c.errs); got != c.want {
 			t.Errorf("%s:\n got  %s\n want %s", name, got, c.want)

@@ -115,6 +115,7 @@ func list() []entry {
 		{name: "volumeattributesclass-protection-controller", account: "volumeattributesclass-protection-controller", make: newAttributesClassProtection},
 		{name: "ephemeral-volume-controller", account: "ephemeral-volume-controller", make: newEphemeralVolume},
 		{name: "local-path-provisioner", account: "persistent-volume-binder", make: newLocalPath},
+		{name: "service-cidr-controller", account: "service-cidrs-controller", make: newServiceCIDR},
 		{name: "service-lb-controller", account: "service-controller", make: newServiceLB},
 		{name: "horizontal-pod-autoscaler-controller", account: "horizontal-pod-autoscaler", make: newHPA},
 	}

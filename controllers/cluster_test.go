@@ -344,7 +344,7 @@ func TestStories(t *testing.T) {
 	}{
 		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
 		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
-		{"attributes class", attributesClassStory},
+		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
 	}

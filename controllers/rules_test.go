@@ -17,6 +17,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -106,6 +107,39 @@ func TestKubeletRequestsAreSigned(t *testing.T) {
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil || cert.Subject.CommonName != "system:node:a" || cert.NotAfter.After(leaf.NotAfter) {
 		t.Errorf("%v: %v until %v", err, cert.Subject, cert.NotAfter)
+	}
+}
+
+func TestServiceRangesThatCanGo(t *testing.T) {
+	makeRange := func(name string, cidrs ...string) *networkingv1.ServiceCIDR {
+		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
+	}
+	held := func(ips ...string) (out []*networkingv1.IPAddress) {
+		for _, ip := range ips {
+			out = append(out, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: ip, Labels: map[string]string{networkingv1.LabelManagedBy: ipAllocator}}})
+		}
+		return out
+	}
+	foreign := held("10.0.0.9")
+	foreign[0].Labels = nil
+	for name, tc := range map[string]struct {
+		others    []*networkingv1.ServiceCIDR
+		addresses []*networkingv1.IPAddress
+		want      bool
+	}{
+		"unused":                          {nil, held("10.1.0.9"), true},
+		"used":                            {nil, held("10.0.0.9"), false},
+		"used by nobody's address":        {nil, foreign, true},
+		"network and broadcast are not":   {nil, held("10.0.0.0", "10.0.0.255"), true},
+		"inside another":                  {[]*networkingv1.ServiceCIDR{makeRange("all", "10.0.0.0/8", "fd00::/8")}, held("10.0.0.9", "fd00::9"), true},
+		"half inside another":             {[]*networkingv1.ServiceCIDR{makeRange("v4", "10.0.0.0/8")}, held("10.0.0.9", "fd00::9"), false},
+		"the used part is inside another": {[]*networkingv1.ServiceCIDR{makeRange("half", "10.0.0.0/25")}, held("10.0.0.9"), true},
+		"the used part is not":            {[]*networkingv1.ServiceCIDR{makeRange("half", "10.0.0.0/25")}, held("10.0.0.200"), false},
+	} {
+		r := makeRange("r", "10.0.0.0/24", "fd00::/112")
+		if got := dispensable(r, append(tc.others, r), tc.addresses); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package controllers_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -47,6 +49,41 @@ func attributesClassStory(t *testing.T, c *cluster) {
 	eventually(t, func() error {
 		if _, err := classes.Get(t.Context(), "fast", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the class is still there: %v", err)
+		}
+		return nil
+	})
+}
+
+func serviceRangeStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	ranges, services := c.client.NetworkingV1().ServiceCIDRs(), c.client.CoreV1().Services(ns)
+	_, err := ranges.Create(t.Context(), &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"192.0.2.0/24"}},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	readiness := func(want metav1.ConditionStatus) {
+		t.Helper()
+		eventually(t, func() error {
+			r, err := ranges.Get(t.Context(), "more", metav1.GetOptions{})
+			if err != nil || !slices.Contains(r.Finalizers, "networking.k8s.io/service-cidr-finalizer") || len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Status != want {
+				return fmt.Errorf("%v: %v %+v", err, r.Finalizers, r.Status)
+			}
+			return nil
+		})
+	}
+	readiness(metav1.ConditionTrue)
+	eventually(t, func() error {
+		_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{
+			ClusterIP: "192.0.2.7", Ports: []corev1.ServicePort{{Port: 80}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	check(t, ranges.Delete(t.Context(), "more", metav1.DeleteOptions{}))
+	readiness(metav1.ConditionFalse)
+	check(t, services.Delete(t.Context(), "s", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		if _, err := ranges.Get(t.Context(), "more", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the range is still there: %v", err)
 		}
 		return nil
 	})
