@@ -149,6 +149,9 @@ func nothingLeft(t *testing.T, dir string) {
 			t.Errorf("still mounted: %s", line)
 		}
 	}
+	if _, err := net.InterfaceByName("orrery0"); err == nil {
+		t.Error("the bridge orrery0 is still there")
+	}
 	out, err := exec.Command("pgrep", "-af", dir).CombinedOutput()
 	if err == nil {
 		t.Errorf("still running:\n%s", out)
