@@ -89,6 +89,7 @@ type Agent struct {
 	background   *background
 	trust        *trustBundles
 	certificates *podCertificates
+	users        *userRanges
 	services     corelisters.ServiceLister // nil when standalone or simulated
 	synced       func() bool               // the services were read once
 
@@ -157,6 +158,7 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a.background = newBackground()
 	a.follower, a.trust, a.certificates = newFollower(a), newTrustBundles(a), newPodCertificates(a)
+	a.users = &userRanges{dir: filepath.Join(cfg.RootDir, "pods")}
 	a.volumes = &volume.Host{RootDir: cfg.RootDir, Objects: &volumeObjects{objects{a: a}}, NodeAllocatable: a.allocatable}
 	a.probes = probe.NewSet(probe.Config{Exec: a.probeExec, Changed: a.pods.wake, Tell: a.probeTold})
 	a.cgroups = newCgroups(a)

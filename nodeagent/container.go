@@ -168,6 +168,15 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, h have, s
 	if err != nil {
 		return nil, err
 	}
+	users, err := a.userNamespace(pod)
+	if err != nil {
+		return nil, err
+	}
+	if security.NamespaceOptions.UsernsOptions = users; users != nil {
+		for _, m := range config.Mounts {
+			m.UidMappings, m.GidMappings = users.Uids, users.Gids
+		}
+	}
 	config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: security, Resources: a.containerResources(pod, c)}
 	return config, nil
 }

@@ -36,6 +36,10 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, attempt uint3
 	if err != nil {
 		return err
 	}
+	if err := w.a.mayOwnUsers(pod, handler); err != nil {
+		w.event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
+		return err
+	}
 	config, err := w.a.sandboxConfig(pod, attempt)
 	if err != nil {
 		return err
@@ -192,6 +196,11 @@ func (a *Agent) sandboxSecurity(pod *corev1.Pod) (*runtimeapi.LinuxSandboxSecuri
 		NamespaceOptions: namespaces(pod, nil),
 		Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
+	users, err := a.userNamespace(pod)
+	if err != nil {
+		return nil, err
+	}
+	sc.NamespaceOptions.UsernsOptions = users
 	for _, c := range containersOf(pod) {
 		if c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
 			sc.Privileged = true

@@ -211,6 +211,7 @@ func (w *worker) release(ctx context.Context) error {
 	w.volumes = nil
 	w.a.follower.set(w.uid, nil)
 	w.a.certificates.forget(w.uid)
+	w.a.users.release(w.uid)
 	return w.a.cgroups.remove(w.uid)
 }
 
