@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -51,6 +52,7 @@ type cluster struct {
 	client kubernetes.Interface
 	config *rest.Config
 	board  *controllers.Board
+	rootCA []byte
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -103,7 +105,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	all.Go(func() { store.Run(ctx) })
 	all.Go(func() { s.Run(ctx) })
-	c := &cluster{t: t, config: client.ForComponent(&rest.Config{Host: web.URL, BearerToken: "admin"}, "test"), board: &controllers.Board{}}
+	c := &cluster{t: t, config: client.ForComponent(&rest.Config{Host: web.URL, BearerToken: "admin"}, "test"), board: &controllers.Board{}, rootCA: authority(t)}
 	c.client, err = kubernetes.NewForConfig(c.config)
 	check(t, err)
 	for range 3 {
@@ -114,7 +116,7 @@ func startCluster(t *testing.T) *cluster {
 	managed, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- controllers.Run(managed, controllers.Config{REST: manager, RootCA: []byte("the authority"), AccountToken: issuer.LegacyToken, AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
+		done <- controllers.Run(managed, controllers.Config{REST: manager, RootCA: c.rootCA, AccountToken: issuer.LegacyToken, AllocateNodeCIDRs: true, ClusterCIDR: "10.244.0.0/16", LeaderElect: true, Board: c.board})
 	}()
 	all.Go(func() { c.play(ctx) })
 	t.Cleanup(func() {
@@ -344,7 +346,7 @@ func TestStories(t *testing.T) {
 	}{
 		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
 		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
-		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory},
+		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory}, {"trust bundle", trustBundleStory},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
 	}
@@ -439,7 +441,7 @@ func namespaceStory(t *testing.T, c *cluster) {
 	check(t, err)
 	eventually(t, func() error {
 		m, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
-		if err != nil || m.Data["ca.crt"] != "the authority" || len(c.pods(t, ns)) != 2 {
+		if err != nil || m.Data["ca.crt"] != string(c.rootCA) || len(c.pods(t, ns)) != 2 {
 			return fmt.Errorf("%v: %v, %d pods", err, m.Data, len(c.pods(t, ns)))
 		}
 		return nil
@@ -581,6 +583,9 @@ func nodesStory(t *testing.T, c *cluster) {
 		ranges := map[string]bool{}
 		for _, node := range nodes.Items {
 			ranges[node.Spec.PodCIDR] = true
+			if node.Annotations[corev1.ObjectTTLAnnotationKey] != "0" {
+				return fmt.Errorf("node %s has annotations %v", node.Name, node.Annotations)
+			}
 			for _, taint := range node.Spec.Taints {
 				if taint.Key == corev1.TaintNodeNotReady {
 					return fmt.Errorf("ready node %s has taint %v", node.Name, taint)
@@ -614,7 +619,7 @@ func tokenStory(t *testing.T, c *cluster) {
 		var secret *corev1.Secret
 		eventually(t, func() error {
 			secret, err = secrets.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || string(secret.Data["ca.crt"]) != "the authority" || string(secret.Data["namespace"]) != ns || len(secret.Data["token"]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == "" || string(secret.Data["more"]) != "of mine" {
+			if err != nil || !bytes.Equal(secret.Data["ca.crt"], c.rootCA) || string(secret.Data["namespace"]) != ns || len(secret.Data["token"]) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] == "" || string(secret.Data["more"]) != "of mine" {
 				return fmt.Errorf("%v: secret %+v", err, secret)
 			}
 			return nil

@@ -229,3 +229,28 @@ func csrTimeLeft(csr *certificatesv1.CertificateSigningRequest, now time.Time) t
 	}
 	return max(since.Add(age).Sub(now), 0)
 }
+
+// podCertificateAge is how old a pod's request for a certificate gets: whoever
+// asked has the answer by then, or has asked again.
+const podCertificateAge = 15 * time.Minute
+
+// newPodCertificateCleaner deletes them.
+func newPodCertificateCleaner(e *env) Controller {
+	requests := e.factory.Certificates().V1().PodCertificateRequests().Informer()
+	return Controller{
+		Name:   "podcertificaterequest-cleaner-controller",
+		Reads:  []Source{wakesSelf(requests)},
+		Writes: []string{"certificates.k8s.io/podcertificaterequests"},
+		Sync: func(ctx context.Context, key string) (time.Duration, error) {
+			r := cached[certificatesv1.PodCertificateRequest](requests, key)
+			if r == nil || r.DeletionTimestamp != nil {
+				return 0, nil
+			}
+			if left := time.Until(r.CreationTimestamp.Add(podCertificateAge)); left > 0 {
+				return left, nil
+			}
+			err := e.clients.CertificatesV1().PodCertificateRequests(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: sameObject(r)})
+			return 0, ignoreGone(err)
+		},
+	}
+}

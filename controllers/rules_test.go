@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
@@ -108,6 +110,33 @@ func TestKubeletRequestsAreSigned(t *testing.T) {
 	if err != nil || cert.Subject.CommonName != "system:node:a" || cert.NotAfter.After(leaf.NotAfter) {
 		t.Errorf("%v: %v until %v", err, cert.Subject, cert.NotAfter)
 	}
+}
+
+func TestClusterSizes(t *testing.T) {
+	for _, tc := range []struct{ before, nodes, want int }{
+		{0, 3, 0}, {0, 100, 0}, {0, 101, 1}, {1, 95, 1}, {1, 89, 0}, {0, 5000, 4}, {4, 1850, 4}, {4, 1, 0},
+	} {
+		if got := clusterSize(tc.before, tc.nodes); got != tc.want {
+			t.Errorf("%d nodes after size %d: %d", tc.nodes, tc.before, got)
+		}
+	}
+}
+
+func TestOldPodCertificateRequestsGo(t *testing.T) {
+	made := func(name string, age time.Duration) *certificatesv1.PodCertificateRequest {
+		return &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now().Add(-age)),
+		}}
+	}
+	set := fakeClients(made("old", podCertificateAge+time.Second), made("new", time.Minute))
+	running(t, set, "podcertificaterequest-cleaner-controller")
+	eventually(t, func() error {
+		left, err := set.CertificatesV1().PodCertificateRequests("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(left.Items) != 1 || left.Items[0].Name != "new" {
+			return fmt.Errorf("%v: left %v", err, left)
+		}
+		return nil
+	})
 }
 
 func TestServiceRangesThatCanGo(t *testing.T) {

@@ -2,8 +2,12 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +92,53 @@ func newRootCA(e *env) Controller {
 			changed.Data = want.Data
 			changed.Annotations = withLabel(changed.Annotations, "kubernetes.io/description", description)
 			_, err := e.clients.CoreV1().ConfigMaps(namespace).Update(ctx, changed, metav1.UpdateOptions{})
+			return 0, err
+		},
+	}
+}
+
+// servingSigner stands for whoever signs the API server's own certificates.
+const servingSigner = "kubernetes.io/kube-apiserver-serving"
+
+// newServingTrust publishes what newRootCA puts into every namespace once more as
+// a ClusterTrustBundle, and takes away those of former authorities. The name has
+// a part of the contents' hash in it.
+func newServingTrust(e *env) Controller {
+	bundles := e.factory.Certificates().V1().ClusterTrustBundles().Informer()
+	hash := sha256.Sum256(e.cfg.RootCA)
+	want := &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(servingSigner, "/", ":") + ":" + hex.EncodeToString(hash[:12])},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: servingSigner, TrustBundle: string(e.cfg.RootCA)},
+	}
+	return Controller{
+		Name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		Reads: []Source{wakes(bundles, func(b *certificatesv1.ClusterTrustBundle) []string {
+			if b.Spec.SignerName != servingSigner {
+				return nil
+			}
+			return []string{b.Name}
+		})},
+		Writes: []string{"certificates.k8s.io/clustertrustbundles"},
+		Every:  time.Hour, // begins with one
+		Sync: func(ctx context.Context, name string) (time.Duration, error) {
+			client := e.clients.CertificatesV1().ClusterTrustBundles()
+			if name != "" && name != want.Name {
+				if cached[certificatesv1.ClusterTrustBundle](bundles, name) == nil {
+					return 0, nil
+				}
+				return 0, ignoreNotFound(client.Delete(ctx, name, metav1.DeleteOptions{}))
+			}
+			have := cached[certificatesv1.ClusterTrustBundle](bundles, want.Name)
+			if have == nil {
+				_, err := client.Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
+				return 0, settled(err)
+			}
+			if have.Spec.TrustBundle == want.Spec.TrustBundle {
+				return 0, nil
+			}
+			changed := have.DeepCopy()
+			changed.Spec.TrustBundle = want.Spec.TrustBundle
+			_, err := client.Update(ctx, changed, metav1.UpdateOptions{})
 			return 0, err
 		},
 	}

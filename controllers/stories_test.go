@@ -1,10 +1,19 @@
 package controllers_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"slices"
 	"testing"
+	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -84,6 +93,38 @@ func serviceRangeStory(t *testing.T, c *cluster) {
 	eventually(t, func() error {
 		if _, err := ranges.Get(t.Context(), "more", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the range is still there: %v", err)
+		}
+		return nil
+	})
+}
+
+// authority is a certificate authority's certificate.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	check(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func trustBundleStory(t *testing.T, c *cluster) {
+	bundles := c.client.CertificatesV1().ClusterTrustBundles()
+	_, err := bundles.Create(t.Context(), &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes.io:kube-apiserver-serving:former"},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: "kubernetes.io/kube-apiserver-serving", TrustBundle: string(authority(t))},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		found, err := bundles.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=kubernetes.io/kube-apiserver-serving"})
+		check(t, err)
+		published, err := c.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil || len(found.Items) != 1 || found.Items[0].Spec.TrustBundle != published.Data["ca.crt"] {
+			return fmt.Errorf("%v: bundles %+v", err, found.Items)
 		}
 		return nil
 	})
