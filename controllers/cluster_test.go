@@ -23,9 +23,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	migrationv1 "k8s.io/api/storagemigration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -347,6 +350,7 @@ func TestStories(t *testing.T) {
 		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
 		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
 		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory}, {"trust bundle", trustBundleStory},
+		{"migration", migrationStory}, {"migrated definition", migratedDefinitionStory},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
 	}
@@ -647,6 +651,63 @@ func tokenStory(t *testing.T, c *cluster) {
 	eventually(t, func() error {
 		if _, err := secrets.Get(t.Context(), "second", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the secret outlives its account: %v", err)
+		}
+		return nil
+	})
+}
+
+func migrationStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	made, err := c.client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
+	check(t, err)
+	migrations := c.client.StoragemigrationV1().StorageVersionMigrations()
+	for name, resource := range map[string]string{"maps": "configmaps", "maps-again": "configmaps", "nodes": "nodes"} {
+		_, err = migrations.Create(t.Context(), &migrationv1.StorageVersionMigration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: migrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Resource: resource}},
+		}, metav1.CreateOptions{})
+		check(t, err)
+	}
+	eventually(t, func() error {
+		all, err := migrations.List(t.Context(), metav1.ListOptions{})
+		check(t, err)
+		for _, m := range all.Items {
+			if !meta.IsStatusConditionTrue(m.Status.Conditions, string(migrationv1.MigrationSucceeded)) || !meta.IsStatusConditionFalse(m.Status.Conditions, string(migrationv1.MigrationRunning)) || m.Status.ResourceVersion == "" {
+				return fmt.Errorf("%s: %+v", m.Name, m.Status)
+			}
+		}
+		return nil
+	})
+	after, err := c.client.CoreV1().ConfigMaps(ns).Get(t.Context(), "c", metav1.GetOptions{})
+	check(t, err)
+	if after.ResourceVersion != made.ResourceVersion {
+		t.Errorf("an object that was stored as it should be has been written: %+v", after)
+	}
+}
+
+// migratedDefinitionStory turns the storage version of a custom resource over.
+func migratedDefinitionStory(t *testing.T, c *cluster) {
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	version := func(name string, storage bool) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object"}}}`, name, storage)
+	}
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"toys.example.org"},"spec":{"group":"example.org","scope":"Cluster",
+		"names":{"plural":"toys","kind":"Toy"},"versions":[` + version("v1", true) + "," + version("v2", false) + "]}}"
+	raw := c.client.AppsV1().RESTClient()
+	check(t, raw.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(definition)).Do(t.Context()).Error())
+	eventually(t, func() error {
+		return raw.Post().AbsPath("/apis/example.org/v1/toys").SetHeader("Content-Type", "application/json").
+			Body([]byte(`{"apiVersion":"example.org/v1","kind":"Toy","metadata":{"name":"ball"}}`)).Do(t.Context()).Error()
+	})
+	turn := `{"spec":{"versions":[` + version("v1", false) + "," + version("v2", true) + "]}}"
+	check(t, raw.Patch(types.MergePatchType).AbsPath(path, "toys.example.org").Body([]byte(turn)).Do(t.Context()).Error())
+	_, err := c.client.StoragemigrationV1().StorageVersionMigrations().Create(t.Context(), &migrationv1.StorageVersionMigration{
+		ObjectMeta: metav1.ObjectMeta{Name: "toys"}, Spec: migrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: "example.org", Resource: "toys"}},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		text, err := raw.Get().AbsPath(path, "toys.example.org").SetHeader("Accept", "application/json").DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(text), `"storedVersions":["v2"]`) || !strings.Contains(string(text), "MigrationSucceeded") || !strings.Contains(string(text), "Established") {
+			return fmt.Errorf("%v: %s", err, text)
 		}
 		return nil
 	})

@@ -13,8 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// kindsLook is how often the scaler asks anew which kinds there are.
-const kindsLook = 30 * time.Second
+const (
+	// kindsLook is how often the scaler asks anew which kinds there are.
+	kindsLook = 30 * time.Second
+	// kindsMissed is the same when one that is asked for is missing.
+	kindsMissed = 2 * time.Second
+)
 
 // scaler reads and sets the scale of any workload, custom ones included.
 type scaler struct {
@@ -34,7 +38,7 @@ func (s *scaler) resource(apiVersion, kind string) (schema.GroupVersionResource,
 	if gvr, ok := s.kinds[gvk]; ok {
 		return gvr, nil
 	}
-	if err := s.look(); err != nil {
+	if err := s.look(kindsLook); err != nil {
 		return schema.GroupVersionResource{}, err
 	}
 	if gvr, ok := s.kinds[gvk]; ok {
@@ -47,20 +51,23 @@ func (s *scaler) resource(apiVersion, kind string) (schema.GroupVersionResource,
 func (s *scaler) byResource(gr schema.GroupResource) (schema.GroupVersionResource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.look(); err != nil {
-		return schema.GroupVersionResource{}, err
-	}
-	for _, gvr := range s.kinds {
-		if gvr.GroupResource() == gr {
-			return gvr, nil
+	for _, age := range []time.Duration{kindsLook, kindsMissed} {
+		if err := s.look(age); err != nil {
+			return schema.GroupVersionResource{}, err
+		}
+		for _, gvr := range s.kinds {
+			if gvr.GroupResource() == gr {
+				return gvr, nil
+			}
 		}
 	}
 	return schema.GroupVersionResource{}, fmt.Errorf("no resource %s", gr)
 }
 
-// look asks the server for its kinds, if that was some time ago; mu is held.
-func (s *scaler) look() error {
-	if time.Since(s.asked) < kindsLook {
+// look asks the server for its kinds, unless that was less than an age ago; mu is
+// held.
+func (s *scaler) look(age time.Duration) error {
+	if time.Since(s.asked) < age {
 		return nil
 	}
 	_, lists, err := s.clients.Discovery().ServerGroupsAndResources()

@@ -274,6 +274,21 @@ func TestDefinitionApply(t *testing.T) {
 	}
 }
 
+// A definition is merged by its schema too: conditions have owners of their own.
+func TestDefinitionStatusApply(t *testing.T) {
+	c := start(t)
+	c.define(gadgets)
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.org"
+	const condition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gadgets.example.org"},"status":{"conditions":[
+		{"type":"StorageMigrating","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	code, body := c.do("PATCH", path+"/status?fieldManager=migrator", condition, map[string]string{"Content-Type": string(types.ApplyPatchType)})
+	for _, want := range []string{`"type":"Established"`, `"type":"NamesAccepted"`, `"type":"StorageMigrating"`, `"k:{\"type\":\"StorageMigrating\"}"`} {
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("no %s: %d %s", want, code, body)
+		}
+	}
+}
+
 func TestDefinitionVersions(t *testing.T) {
 	c := start(t)
 	c.define(gadgets)

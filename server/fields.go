@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 )
 
@@ -51,7 +52,7 @@ func (f *FieldTypes) Of(k *registry.Kind) (managedfields.TypeConverter, error) {
 	if types, ok := f.custom[k]; ok {
 		return types, nil
 	}
-	types, err := f.customTypes(k)
+	types, err := f.typesOf(k)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +62,17 @@ func (f *FieldTypes) Of(k *registry.Kind) (managedfields.TypeConverter, error) {
 	})
 	f.custom[k] = types
 	return types, nil
+}
+
+func (f *FieldTypes) typesOf(k *registry.Kind) (managedfields.TypeConverter, error) {
+	if k.Unstructured() {
+		return f.customTypes(k)
+	}
+	models, err := openapi.Models(k)
+	if err != nil {
+		return nil, err
+	}
+	return managedfields.NewTypeConverter(models, false)
 }
 
 // isCustom reports whether a kind's schema isn't among those of the built-in
@@ -120,7 +132,7 @@ func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfiel
 	if err != nil {
 		return nil, err
 	}
-	if isCustom(k) {
+	if k.Unstructured() {
 		return managedfields.NewDefaultCRDFieldManager(types, objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)
 	}
 	return managedfields.NewDefaultFieldManager(types, objects, objects, objects, k.GroupVersionKind, hub, subresource, reset)

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -35,10 +36,12 @@ func (s *Store) compactOnce(ctx context.Context, guard, target int64) (nextGuard
 		return guard, target, fmt.Errorf("take turn: %w", err)
 	}
 	if !out.Done {
+		guard = 0
 		if out.Current != nil {
 			guard = out.Current.Mod
-		} else {
-			guard = 0
+			if by, err := strconv.ParseInt(string(out.Current.Value), 10, 64); err == nil {
+				s.giveUp(by) // who took the turn
+			}
 		}
 		now, err := s.Revision(ctx)
 		return guard, now, err
@@ -47,6 +50,23 @@ func (s *Store) compactOnce(ctx context.Context, guard, target int64) (nextGuard
 		if err := s.backend.Compact(ctx, target); err != nil {
 			return out.Revision, out.Revision, fmt.Errorf("compact to %d: %w", target, err)
 		}
+		s.giveUp(target)
 	}
 	return out.Revision, out.Revision, nil
+}
+
+// giveUp notes that the past before a revision is gone, and lets go of what was
+// kept of it.
+func (s *Store) giveUp(rev int64) {
+	if rev <= s.compacted.Load() {
+		return
+	}
+	s.compacted.Store(rev)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, c := range s.collections {
+		c.mu.Lock()
+		c.kept = slices.DeleteFunc(c.kept, func(k snapshot) bool { return k.rev < rev })
+		c.mu.Unlock()
+	}
 }

@@ -120,10 +120,14 @@ func (c *Collection) listOn(ctx context.Context, o ListOptions) (*Page, error) {
 
 // listAt reads the state at exactly one revision, from the cache if it has it.
 func (c *Collection) listAt(ctx context.Context, o ListOptions, rev int64, start string) (*Page, error) {
-	if s, ok := c.snapshotAt(rev); ok {
-		return c.page(s, o, start), nil
+	var page *Page
+	err := ErrCompacted
+	if rev >= c.store.compacted.Load() {
+		if s, ok := c.snapshotAt(rev); ok {
+			return c.page(s, o, start), nil
+		}
+		page, err = c.listDirect(ctx, o, rev, start)
 	}
-	page, err := c.listDirect(ctx, o, rev, start)
 	switch {
 	case errors.Is(err, ErrFuture):
 		current, err := c.store.Revision(ctx)

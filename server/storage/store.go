@@ -68,6 +68,10 @@ type Store struct {
 	moved    bell
 	nudged   atomic.Int64 // when progress was last asked for, in Unix ns
 	astray   bell         // rings when etcd turns out to have been set back
+	// compacted is the revision before which the past has been given up, by this
+	// server or another. The cache may know longer, but whether a client is served
+	// from it or from etcd must make no difference.
+	compacted atomic.Int64
 
 	mu          sync.RWMutex // protects the fields below
 	collections map[schema.GroupResource]*Collection
@@ -179,6 +183,7 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	if err == nil && rev < known {
 		// etcd has less than the watch has told: it was restored from a
 		// backup. The watch would wait for the old revision for ever.
+		s.compacted.Store(0) // another past begins
 		s.astray.ring()
 	}
 	return rev, err

@@ -342,14 +342,28 @@ func TestCompaction(t *testing.T) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
+		var servers []*Store
 		for range 2 {
 			s := New(m, Options{})
 			s.Add(podResource)
+			servers = append(servers, s)
 			running.Go(func() { s.Run(ctx) })
 			sleep(ctx, time.Minute)
 		}
 		sleep(ctx, 11*time.Minute)
+		mustCreate(t, servers[0].Collection(podResource.GroupResource), pod("a", "x"))
+		mustCreate(t, servers[0].Collection(podResource.GroupResource), pod("a", "y"))
 		out, _ := m.Put(ctx, "/registry/x", nil, 0, 0)
+		// The pods don't change, and both servers have them in memory. Still a list
+		// cannot go on where its first page was read for ever.
+		var tokens []string
+		for _, s := range servers {
+			page, err := s.Collection(podResource.GroupResource).List(ctx, ListOptions{Limit: 1})
+			if err != nil || page.Continue == "" {
+				t.Fatalf("first page: %v %v", page, err)
+			}
+			tokens = append(tokens, page.Continue)
+		}
 		sleep(ctx, 5*time.Minute)
 		if m.compacted >= out.Revision {
 			t.Errorf("compacted to %d after 5 minutes, but %d was written since", m.compacted, out.Revision)
@@ -357,6 +371,14 @@ func TestCompaction(t *testing.T) {
 		sleep(ctx, 6*time.Minute)
 		if m.compacted < out.Revision {
 			t.Errorf("compacted to %d after 11 minutes, want %d", m.compacted, out.Revision)
+		}
+		sleep(ctx, 5*time.Minute) // the server whose turn it was not learns of it at its next
+		for i, s := range servers {
+			_, err := s.Collection(podResource.GroupResource).List(ctx, ListOptions{Limit: 1, Continue: tokens[i]})
+			var expired *apierrors.StatusError
+			if !errors.As(err, &expired) || !apierrors.IsResourceExpired(err) || expired.ErrStatus.Continue == "" {
+				t.Errorf("server %d: %v", i, err)
+			}
 		}
 	})
 }
