@@ -249,7 +249,7 @@ func (o *apiOptions) tokenIssuer(store *storage.Store) (*auth.Issuer, error) {
 		}
 		others = append(others, keys...)
 	}
-	return auth.NewIssuer(auth.IssuerConfig{URL: o.issuer, Key: key, Others: others, Reader: store})
+	return auth.NewIssuer(auth.IssuerConfig{URL: o.issuer, Key: key, Others: others, Reader: store, Writer: store})
 }
 
 func (o *apiOptions) authenticator(store *storage.Store, issuer *auth.Issuer) (*auth.Authenticator, error) {

@@ -83,6 +83,7 @@ func list() []entry {
 	return []entry{
 		{name: "serviceaccount-controller", account: "service-account-controller", make: newServiceAccount},
 		{name: "serviceaccount-token-controller", make: newServiceAccountToken, enabled: func(c Config) bool { return c.AccountToken != nil }},
+		{name: "legacy-serviceaccount-token-cleaner-controller", account: "legacy-service-account-token-cleaner", make: newLegacyTokens},
 		{name: "root-ca-certificate-publisher-controller", account: "root-ca-cert-publisher", make: newRootCA, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
 		{name: "node-ipam-controller", account: "node-controller", make: newNodeIPAM, enabled: func(c Config) bool { return c.AllocateNodeCIDRs }},
 		{name: "node-lifecycle-controller", account: "node-controller", make: newNodeLifecycle},

@@ -139,6 +139,70 @@ func TestOldPodCertificateRequestsGo(t *testing.T) {
 	})
 }
 
+func TestTokenFates(t *testing.T) {
+	now := time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
+	old := now.AddDate(-3, 0, 0)
+	for name, tc := range map[string]struct {
+		made                  time.Time
+		lastUsed, invalidFrom string
+		want                  int
+	}{
+		"young":                  {now.AddDate(0, -1, 0), "", "", tokenKeep},
+		"never used":             {old, "", "", tokenInvalidate},
+		"used lately":            {old, "2026-05-01", "", tokenKeep},
+		"used long ago":          {old, "2025-05-01", "", tokenInvalidate},
+		"used who knows when":    {old, "yesterday", "", tokenKeep},
+		"invalid for a while":    {old, "2025-05-01", "2026-01-01", tokenKeep},
+		"invalid for a year":     {old, "", "2025-05-01", tokenDelete},
+		"tried while invalid":    {old, "2026-05-01", "2025-05-01", tokenKeep},
+		"invalid who knows when": {old, "", "long", tokenInvalidate},
+	} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(tc.made), Labels: map[string]string{}}}
+		if tc.lastUsed != "" {
+			secret.Labels[tokenLastUsed] = tc.lastUsed
+		}
+		if tc.invalidFrom != "" {
+			secret.Labels[tokenInvalidSince] = tc.invalidFrom
+		}
+		if got := tokenFate(secret, now); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// Only tokens that an account lists, and that no pod mounts, are cleared away.
+func TestUnusedTokensGo(t *testing.T) {
+	secret := func(name string, labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), Labels: labels, CreationTimestamp: metav1.NewTime(time.Now().AddDate(-3, 0, 0)),
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "a"},
+		}}
+	}
+	invalid := map[string]string{tokenInvalidSince: "2019-01-01"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: podTemplate(nil, "image:1").Spec}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "mounted"}}}}
+	set := fakeClients(
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: tokenTracking}, Data: map[string]string{"since": "2020-01-01"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Secrets: []corev1.ObjectReference{{Name: "unused"}, {Name: "invalid"}, {Name: "mounted"}}},
+		secret("unused", nil), secret("invalid", invalid), secret("mounted", invalid), secret("asked-for", invalid), pod,
+	)
+	running(t, set, "legacy-serviceaccount-token-cleaner-controller")
+	eventually(t, func() error {
+		left, err := set.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		marks := map[string]string{}
+		for _, s := range left.Items {
+			marks[s.Name] = s.Labels[tokenInvalidSince]
+		}
+		if len(marks) != 3 || marks["unused"] != time.Now().UTC().Format(time.DateOnly) || marks["mounted"] != "2019-01-01" || marks["asked-for"] != "2019-01-01" {
+			return fmt.Errorf("left: %v", marks)
+		}
+		return nil
+	})
+}
+
 func TestServiceRangesThatCanGo(t *testing.T) {
 	makeRange := func(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}

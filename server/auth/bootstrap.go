@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -65,8 +67,24 @@ func Bootstrap(ctx context.Context, s Store) error {
 			})
 		})
 	}
+	group.Go(func() error {
+		return ensure(ctx, s, core("configmaps"), trackingSince(time.Now()), func(have *corev1.ConfigMap) {
+			if _, err := time.Parse(time.DateOnly, have.Data["since"]); err != nil {
+				have.Data = trackingSince(time.Now()).Data
+			}
+		})
+	})
 	bootstrapRBAC(ctx, group, s, roles)
 	return group.Wait()
+}
+
+// trackingSince is the object that says since when Secrets with tokens of
+// service accounts are labelled with the day of their last use.
+func trackingSince(now time.Time) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-legacy-service-account-token-tracking"},
+		Data:       map[string]string{"since": now.UTC().Format(time.DateOnly)},
+	}
 }
 
 // bootstrapWriters bounds the writes in flight.

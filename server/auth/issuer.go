@@ -39,6 +39,8 @@ type IssuerConfig struct {
 	// JWKSURL is where the keys are, for openid-configuration; "": below URL.
 	JWKSURL string
 	Reader  Reader
+	// Writer, if set, notes on Secrets with tokens when those were last used.
+	Writer Writer
 }
 
 // Issuer signs service account tokens and publishes what they are checked with.

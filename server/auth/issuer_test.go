@@ -166,6 +166,18 @@ func TestLegacyToken(t *testing.T) {
 	if !ok || err != nil || got.User.GetName() != "system:serviceaccount:ns:app" {
 		t.Errorf("%v %v %v", got, ok, err)
 	}
+	i.config.Writer = store
+	if _, ok, err := i.AuthenticateToken(t.Context(), token); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if got, _ := store.Get(t.Context(), core("secrets"), "ns", "app-token"); got.(*corev1.Secret).Labels[lastUsedLabel] != time.Now().UTC().Format(time.DateOnly) {
+		t.Errorf("the use was not noted: %v", got)
+	}
+	marked, _ := store.Get(t.Context(), core("secrets"), "ns", "app-token")
+	marked.(*corev1.Secret).Labels[invalidSinceLabel] = "2026-01-01"
+	if _, ok, err := i.AuthenticateToken(t.Context(), token); ok || err == nil || !strings.Contains(err.Error(), "has been marked invalid") {
+		t.Errorf("a token marked as invalid: %v %v", ok, err)
+	}
 }
 
 func TestDocuments(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -169,8 +171,41 @@ func (i *Issuer) checkLegacy(ctx context.Context, token string) (*authenticator.
 	if err := i.exists(ctx, core("serviceaccounts"), c.Namespace, objectRef{c.Name, c.UID}); err != nil {
 		return nil, false, err
 	}
+	i.noteUse(ctx, secret)
+	if secret.Labels[invalidSinceLabel] != "" {
+		return nil, false, fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, "+
+			"or remove the '%s' label from the secret to temporarily allow use of this token", c.Namespace, c.Secret, c.Namespace, c.Name, invalidSinceLabel)
+	}
 	who := serviceaccount.ServiceAccountInfo{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
 	return &authenticator.Response{User: who.UserInfo(), Audiences: audiences}, true, nil
+}
+
+// Labels of Secrets with tokens, with a day as their value. By the first the
+// cleaner of such Secrets knows that one is in use; the second is how it begins
+// to take away one that is not.
+const (
+	lastUsedLabel     = "kubernetes.io/legacy-token-last-used"
+	invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+)
+
+// noteUse labels a secret with the day. A use that can't be noted is none the
+// less good: there will be others.
+func (i *Issuer) noteUse(ctx context.Context, secret *corev1.Secret) {
+	now := time.Now().UTC()
+	today, tomorrow := now.Format(time.DateOnly), now.AddDate(0, 0, 1).Format(time.DateOnly)
+	// Another server's clock may be ahead.
+	if last := secret.Labels[lastUsedLabel]; i.config.Writer == nil || last == today || last == tomorrow {
+		return
+	}
+	_, err := i.config.Writer.Update(ctx, core("secrets"), secret.Namespace, secret.Name, func(current runtime.Object) (runtime.Object, error) {
+		if s, ok := current.(*corev1.Secret); ok && s.UID == secret.UID {
+			metav1.SetMetaDataLabel(&s.ObjectMeta, lastUsedLabel, today)
+		}
+		return current, nil
+	})
+	if err != nil {
+		slog.Warn("use of a token not noted", "secret", secret.Namespace+"/"+secret.Name, "err", err)
+	}
 }
 
 // tokenError puts the reasons that users meet into upstream's words.
