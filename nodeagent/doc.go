@@ -9,9 +9,13 @@
 // After each look the pod's status is worked out (status.go, pure) and, if it
 // changed, written to the API (report.go).
 //
+// What fills a pod's volumes is followed, so that changes arrive (follow.go,
+// trust.go, podcert.go). What a pod was promised may differ from what it asks for
+// while it is resized (allotment.go, resize.go).
+//
 // Nothing that counts is remembered between steps: attempts, back-off and
-// hashes are annotations on containers, so an agent that was killed carries on
-// where it stopped, and pods never notice.
+// hashes are annotations on containers, promises a file beside the volumes, so an
+// agent that was killed carries on where it stopped, and pods never notice.
 //
 // Beside the workers run: the node's object and lease (node.go, lease.go),
 // housekeeping (house.go, imagegc.go, logs.go), eviction (eviction.go), and the
