@@ -174,14 +174,15 @@ func ValidatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, invalid(path.Child("runtimeClassName"), *spec.RuntimeClassName, validation.IsDNS1123Subdomain(*spec.RuntimeClassName))...)
 	}
 	errs = append(errs, nonNegativePtr(spec.TerminationGracePeriodSeconds, path.Child("terminationGracePeriodSeconds"))...)
-	if d := spec.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxUint32) {
-		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxUint32)))
+	if d := spec.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	for name, value := range map[string]string{"hostname": spec.Hostname, "subdomain": spec.Subdomain} {
 		if value != "" {
 			errs = append(errs, invalid(path.Child(name), value, validation.IsDNS1123Label(value))...)
 		}
 	}
+	errs = append(errs, validHostnameOverride(spec, path.Child("hostnameOverride"))...)
 	for i, alias := range spec.HostAliases {
 		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("hostAliases").Index(i).Child("ip"), alias.IP, false, nil)...)
 		for j, name := range alias.Hostnames {
@@ -193,6 +194,26 @@ func ValidatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, validGates(spec.SchedulingGates, path.Child("schedulingGates"))...)
 	return append(errs, validPodSecurity(spec, path.Child("securityContext"))...)
+}
+
+// validHostnameOverride wants a name the kernel takes, and no second rule
+// about the pod's host name beside it.
+func validHostnameOverride(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if spec.HostnameOverride == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if spec.SetHostnameAsFQDN != nil && *spec.SetHostnameAsFQDN {
+		errs = append(errs, field.Forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+	}
+	if spec.HostNetwork {
+		errs = append(errs, field.Forbidden(path, "may not be specified when hostNetwork is true"))
+	}
+	const longest = 64 // sethostname(2)
+	if len(*spec.HostnameOverride) > longest {
+		errs = append(errs, field.TooLong(path, "", longest))
+	}
+	return append(errs, invalid(path, *spec.HostnameOverride, validation.IsDNS1123Subdomain(*spec.HostnameOverride))...)
 }
 
 func validGates(gates []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {

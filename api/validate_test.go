@@ -65,6 +65,18 @@ func TestCreateFaults(t *testing.T) {
 			pod(`spec: {restartPolicy: Sometimes, containers: [{name: a, image: x}]}`),
 			`spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"`,
 		},
+		"host name beside the node's": {
+			pod(`spec: {hostnameOverride: a, hostNetwork: true, containers: [{name: a, image: x}]}`),
+			`spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true`,
+		},
+		"host name beside the FQDN": {
+			pod(`spec: {hostnameOverride: a, setHostnameAsFQDN: true, containers: [{name: a, image: x}]}`),
+			`spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true`,
+		},
+		"host name too long": {
+			pod(`spec: {hostnameOverride: ` + strings.Repeat("a", 65) + `, containers: [{name: a, image: x}]}`),
+			`spec.hostnameOverride: Too long: may not be more than 64 bytes`,
+		},
 		"mount of nothing": {pod(`spec: {containers: [{name: a, image: x, volumeMounts: [{name: v, mountPath: /v}]}]}`), `spec.containers[0].volumeMounts[0].name: Not found: "v"`},
 		"request over limit": {
 			pod(`spec: {containers: [{name: a, image: x, resources: {requests: {cpu: "2"}, limits: {cpu: "1"}}}]}`),
