@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -184,6 +185,9 @@ func (h have) resizeRestarts(pod *corev1.Pod, c *corev1.Container, cur container
 // applySize brings running containers to what they were promised. The pod's
 // cgroup is widened before and narrowed after its containers.
 func (w *worker) applySize(ctx context.Context, pod *corev1.Pod, h have, containers []*corev1.Container) error {
+	if err := w.checkShrink(ctx, pod, h, containers); err != nil {
+		return err
+	}
 	if w.a.cgroups != nil {
 		if err := w.a.cgroups.widen(pod, w.a.podResources(w.sizedAs(pod, h))); err != nil {
 			return fmt.Errorf("resize cgroup of the pod: %w", err)
@@ -205,6 +209,47 @@ func (w *worker) applySize(ctx context.Context, pod *corev1.Pod, h have, contain
 	}
 	if w.a.cgroups != nil {
 		return w.a.cgroups.ensure(pod)
+	}
+	return nil
+}
+
+// checkShrink refuses to take away memory that is in use now: the kernel would
+// kill for it. More may come into use before the limit is set; nothing helps
+// against that.
+func (w *worker) checkShrink(ctx context.Context, pod *corev1.Pod, h have, containers []*corev1.Container) error {
+	shrinks := func(from, to int64) bool { return to > 0 && (from == 0 || to < from) }
+	limits := map[string]int64{} // by container id
+	for _, c := range containers {
+		cur, _ := h.current(c.Name)
+		from := h.applied[cur.id].Limits[corev1.ResourceMemory]
+		to := sizeOf(pod, c).Limits[corev1.ResourceMemory]
+		if shrinks(from.Value(), to.Value()) {
+			limits[cur.id] = to.Value()
+		}
+	}
+	whole := w.a.podResources(pod).MemoryLimitInBytes
+	wholeShrinks := shrinks(w.a.podResources(w.sizedAs(pod, h)).MemoryLimitInBytes, whole)
+	if !wholeShrinks && len(limits) == 0 {
+		return nil
+	}
+	sb, _ := h.sandbox()
+	stats, err := w.a.cfg.Runtime.PodSandboxStats(ctx, sb.id)
+	if err != nil {
+		return fmt.Errorf("cannot decrease memory limits: usage of the pod: %s", grpcText(err))
+	}
+	var errs []error
+	if used := stats.GetLinux().GetMemory().GetUsageBytes().GetValue(); wholeShrinks && used >= uint64(whole) {
+		errs = append(errs, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", whole, used))
+	}
+	for _, c := range stats.GetLinux().GetContainers() {
+		limit, ok := limits[c.GetAttributes().GetId()]
+		if used := c.GetMemory().GetUsageBytes().GetValue(); ok && used >= uint64(limit) {
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)",
+				c.GetAttributes().GetMetadata().GetName(), limit, used))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", utilerrors.NewAggregate(errs))
 	}
 	return nil
 }

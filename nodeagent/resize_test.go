@@ -79,6 +79,42 @@ func TestResize(t *testing.T) {
 	l.untilResized("small", "3")
 }
 
+func TestNoMemoryInUseIsTakenAway(t *testing.T) {
+	l := newLab(t) // its containers use 20Mi
+	limited := func(p *corev1.Pod, memory string) {
+		p.Spec.Containers[0].Resources.Requests = nil
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: quantity(memory)}
+	}
+	p := cpuPod("p", "1")
+	limited(p, "64Mi")
+	l.create(p)
+	l.untilReady("p")
+	resize := func(memory string) {
+		t.Helper()
+		p := l.pod("p").DeepCopy()
+		limited(p, memory)
+		p.Generation++
+		if _, err := l.api.CoreV1().Pods("ns").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize("10Mi")
+	until(t, "refused", func() (string, bool) {
+		got := resizeState(l.pod("p"))
+		return got, got == "PodResizeInProgress Error: cannot decrease memory limits: "+
+			"[attempting to set pod memory limit (10485760) below current usage (20971520), "+
+			`attempting to set container "a" memory limit (10485760) below current usage (20971520)]`
+	})
+	if s := l.pod("p").Status.ContainerStatuses[0]; s.Resources.Limits.Memory().String() != "64Mi" || s.RestartCount > 0 {
+		t.Errorf("status %+v", s)
+	}
+	resize("32Mi")
+	until(t, "resized", func() (string, bool) {
+		p := l.pod("p")
+		return resizeState(p), p.Status.ContainerStatuses[0].Resources.Limits.Memory().String() == "32Mi" && resizeState(p) == ""
+	})
+}
+
 func TestPodLevelResize(t *testing.T) {
 	p := pod(corev1.RestartPolicyAlways, "init:i", "a", "b")
 	limit := func(cpu string) corev1.ResourceRequirements {

@@ -34,7 +34,8 @@ func (c *container) stats() *runtimeapi.ContainerStats {
 		Attributes: &runtimeapi.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations},
 		Cpu: &runtimeapi.CpuUsage{Timestamp: now.UnixNano(), UsageNanoCores: &runtimeapi.UInt64Value{Value: cpuPerSecond},
 			UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: uint64(ran.Seconds() * cpuPerSecond)}},
-		Memory: &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: &runtimeapi.UInt64Value{Value: memoryInUse}},
+		Memory: &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: &runtimeapi.UInt64Value{Value: memoryInUse},
+			UsageBytes: &runtimeapi.UInt64Value{Value: memoryInUse}},
 	}
 }
 
@@ -110,5 +111,5 @@ func (r *Runtime) sum(s *sandbox, into *runtimeapi.LinuxPodSandboxStats) (*runti
 	}
 	value := func(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
 	return &runtimeapi.CpuUsage{Timestamp: now, UsageNanoCores: value(rate), UsageCoreNanoSeconds: value(busy)},
-		&runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(memory)}
+		&runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: value(memory), UsageBytes: value(memory)}
 }
