@@ -269,6 +269,14 @@ func TestProxy(t *testing.T) {
 	if code, body := c.do("GET", "/api/v1/nodes/n1/proxy/stats/summary", "", nil); code != 200 || body != "agent /stats/summary" {
 		t.Errorf("node: %d %s", code, body)
 	}
+	for _, method := range []string{"OPTIONS", "PATCH", "DELETE"} {
+		if code, body := c.do(method, "/api/v1/nodes/n1/proxy/any", "", nil); code != 200 || body != "agent /any" {
+			t.Errorf("%s: %d %s", method, code, body)
+		}
+	}
+	if code, _ := c.do("OPTIONS", "/api/v1/nodes/n1", "", nil); code != 405 {
+		t.Errorf("OPTIONS of an object: %d", code)
+	}
 	reply := c.raw("GET", "/api/v1/nodes/n1/proxy", "", nil)
 	reply.Body.Close()
 	if reply.StatusCode != 301 || reply.Header.Get("Location") != "/api/v1/nodes/n1/proxy/" {

@@ -51,7 +51,8 @@ func (s *Server) recoverPanic(c *gin.Context) {
 func (s *Server) readURL(c *gin.Context) {
 	info := parseRequest(c.Request)
 	c.Request = c.Request.WithContext(withInfo(c.Request.Context(), info))
-	if info.Resource && info.Verb == "" {
+	// OPTIONS and the like are for nobody but what is behind a proxy.
+	if info.Resource && info.Verb == "" && info.Subresource != "proxy" {
 		s.refuse(c, errMethodNotAllowed())
 	}
 }

@@ -28,8 +28,12 @@ func defaultColumns() []metav1.TableColumnDefinition {
 	}
 }
 
+// hasOwnRow tells objects, whose kind knows its columns, from projections of them
+// (scale), which have the default ones.
+func (c *call) hasOwnRow() bool { return c.sub == nil || c.sub.Get == nil }
+
 func (c *call) columns() []metav1.TableColumnDefinition {
-	if len(c.kind.Columns) > 0 {
+	if len(c.kind.Columns) > 0 && c.hasOwnRow() {
 		return c.kind.Columns
 	}
 	return defaultColumns()
@@ -39,7 +43,7 @@ func (c *call) columns() []metav1.TableColumnDefinition {
 // itself, kubectl the text.
 func (c *call) cells(obj runtime.Object) []any {
 	var raw []any
-	if c.kind.Row != nil {
+	if c.kind.Row != nil && c.hasOwnRow() {
 		raw = c.kind.Row(obj)
 	} else if m, err := meta.Accessor(obj); err == nil {
 		raw = []any{m.GetName(), m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
@@ -103,7 +107,11 @@ func (c *call) rowOf(served runtime.Object, include metav1.IncludeObjectPolicy) 
 	case metav1.IncludeMetadata:
 		row.Object.Object, err = c.metadataOf(served)
 	case metav1.IncludeObject:
-		row.Object.Raw, err = encodeJSON(served, c.kind.GroupVersionKind)
+		kind := c.kind.GroupVersionKind
+		if !c.hasOwnRow() {
+			kind = c.subKind()
+		}
+		row.Object.Raw, err = encodeJSON(served, kind)
 	}
 	return row, err
 }

@@ -183,6 +183,10 @@ func TestScale(t *testing.T) {
 	if _, err := deployments.Create(ctx, deployment("web", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	as := map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+	if code, body := c.do("GET", "/apis/apps/v1/namespaces/default/deployments/web/scale", "", as); code != 200 || !strings.Contains(body, `"Created At"`) || strings.Contains(body, `"Up-to-date"`) {
+		t.Errorf("scale as a table: %d %s", code, body)
+	}
 	scale, err := deployments.GetScale(ctx, "web", metav1.GetOptions{})
 	if err != nil || scale.Spec.Replicas != 1 || scale.Status.Selector != "app=web" {
 		t.Fatalf("scale: %+v %v", scale, err)
