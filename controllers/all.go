@@ -111,6 +111,7 @@ func list() []entry {
 		{name: "kube-apiserver-serving-clustertrustbundle-publisher-controller", account: "kube-apiserver-serving-clustertrustbundle-publisher", make: newServingTrust, enabled: func(c Config) bool { return len(c.RootCA) > 0 }},
 		{name: "bootstrap-signer-controller", account: "bootstrap-signer", make: newBootstrapSigner},
 		{name: "token-cleaner-controller", account: "token-cleaner", make: newTokenCleaner},
+		{name: "validatingadmissionpolicy-status-controller", account: "validatingadmissionpolicy-status-controller", make: newPolicyStatus},
 		{name: "disruption-controller", account: "disruption-controller", make: newDisruption},
 		{name: "resourcequota-controller", account: "resourcequota-controller", make: newResourceQuota},
 		{name: "persistentvolume-binder-controller", account: "persistent-volume-binder", make: newVolumeBinder},
