@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"orrery.dev/test/conformance/lab"
 	"orrery.dev/test/conformance/programs"
 )
 
@@ -39,18 +40,12 @@ func (m maker) String() string {
 // nodes is how many simulated nodes a cluster has.
 const nodes = 3
 
-// serviceRange and advertised are addresses that nothing here connects to.
-const (
-	serviceRange = "10.96.0.0/16"
-	advertised   = "192.0.2.1"
-)
-
 // setup are the programs and the state of one cluster, of which parts can be
 // started and stopped.
 type setup struct {
 	t     *testing.T
 	dir   string // data and logs
-	pki   *pki
+	pki   *lab.PKI
 	etcd  string // URL
 	port  int    // the API server's
 	admin *rest.Config
@@ -73,11 +68,8 @@ func newSetup(t *testing.T) *setup {
 			t.Skipf("upstream's %s is not built: run make interchange", name)
 		}
 	}
-	s := &setup{t: t, dir: t.TempDir(), pki: newPKI(t), cache: cache, port: freePorts(t, 1)}
-	ports := freePorts(t, 2)
-	s.etcd = loopback("http", ports)
-	s.start("etcd", *orrery, "etcd", "--data-dir="+filepath.Join(s.dir, "etcd"),
-		"--listen-client-urls="+s.etcd, "--listen-peer-urls="+loopback("http", ports+1), "--client-cert-auth=false", "--peer-client-cert-auth=false")
+	s := &setup{t: t, dir: t.TempDir(), pki: lab.NewPKI(t), cache: cache, port: lab.FreePorts(t, 1)}
+	s.etcd = lab.Etcd(t, s.dir, *orrery)
 	if s.admin, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig("admin")); err != nil {
 		t.Fatal(err)
 	}
@@ -85,31 +77,18 @@ func newSetup(t *testing.T) *setup {
 	return s
 }
 
-func loopback(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
-
-func (s *setup) start(name string, argv ...string) *process { return start(s.t, s.dir, name, argv...) }
+func (s *setup) start(name string, argv ...string) *lab.Process {
+	return lab.Start(s.t, s.dir, name, argv...)
+}
 
 func (s *setup) kubeconfig(user string) string {
-	return s.pki.kubeconfig(s.t, user, loopback("https", s.port))
+	return s.pki.Kubeconfig(s.t, user, lab.Loopback("https", s.port))
 }
 
 // apiServer starts an API server and waits until it is ready.
-func (s *setup) apiServer(by maker) *process {
+func (s *setup) apiServer(by maker) *lab.Process {
 	s.t.Helper()
-	file := s.pki.file
-	flags := []string{
-		"--etcd-servers=" + s.etcd,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", s.port), "--advertise-address=" + advertised,
-		"--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),
-		"--client-ca-file=" + file("ca.crt"), "--authorization-mode=Node,RBAC",
-		"--kubelet-client-certificate=" + file("admin.crt"), "--kubelet-client-key=" + file("admin.key"), "--kubelet-certificate-authority=" + file("ca.crt"),
-		"--proxy-client-cert-file=" + file("front-proxy.crt"), "--proxy-client-key-file=" + file("front-proxy.key"),
-		"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=front-proxy-client",
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + file("sa.pub"), "--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=" + serviceRange, "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
-	}
+	flags := lab.APIServerFlags(s.pki, s.etcd, s.port)
 	argv := []string{*orrery, "kube-apiserver"}
 	if by == upstreams {
 		argv = []string{s.cache.Program("kube-apiserver")}
@@ -122,7 +101,7 @@ func (s *setup) apiServer(by maker) *process {
 }
 
 // untilReady waits for /readyz.
-func (s *setup) untilReady(p *process) {
+func (s *setup) untilReady(p *lab.Process) {
 	s.t.Helper()
 	client, err := rest.HTTPClientFor(s.admin)
 	if err != nil {
@@ -131,9 +110,9 @@ func (s *setup) untilReady(p *process) {
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
-	err = eventually(ctx, func(context.Context) (string, error) {
-		if p.hasEnded() {
-			s.t.Fatalf("%s ended", p.name)
+	err = lab.Eventually(ctx, func(context.Context) (string, error) {
+		if p.HasEnded() {
+			s.t.Fatalf("%s ended", p.Name)
 		}
 		answer, err := client.Get(s.admin.Host + "/readyz")
 		if err != nil {
@@ -144,40 +123,40 @@ func (s *setup) untilReady(p *process) {
 			return "", nil
 		}
 		body, err := io.ReadAll(answer.Body)
-		return fmt.Sprintf("%s not ready: %s", p.name, body), err
+		return fmt.Sprintf("%s not ready: %s", p.Name, body), err
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *setup) scheduler(by maker) *process {
+func (s *setup) scheduler(by maker) *lab.Process {
 	flags := []string{"--kubeconfig=" + s.kubeconfig("scheduler"), "--leader-elect=true"}
 	if by == upstreams {
-		argv := append([]string{s.cache.Program("kube-scheduler"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freePorts(s.t, 1))}, flags...)
+		argv := append([]string{s.cache.Program("kube-scheduler"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", lab.FreePorts(s.t, 1))}, flags...)
 		return s.start("kube-scheduler-upstream", argv...)
 	}
-	argv := append([]string{*orrery, "kube-scheduler", fmt.Sprintf("--health-address=127.0.0.1:%d", freePorts(s.t, 1))}, flags...)
+	argv := append([]string{*orrery, "kube-scheduler", fmt.Sprintf("--health-address=127.0.0.1:%d", lab.FreePorts(s.t, 1))}, flags...)
 	return s.start("kube-scheduler-orrery", argv...)
 }
 
-func (s *setup) controllerManager(by maker) *process {
+func (s *setup) controllerManager(by maker) *lab.Process {
 	flags := []string{
 		"--kubeconfig=" + s.kubeconfig("controller-manager"), "--leader-elect=true",
-		"--root-ca-file=" + s.pki.file("ca.crt"), "--service-account-private-key-file=" + s.pki.file("sa.key"),
-		"--cluster-signing-cert-file=" + s.pki.file("ca.crt"), "--cluster-signing-key-file=" + s.pki.file("ca.key"),
+		"--root-ca-file=" + s.pki.File("ca.crt"), "--service-account-private-key-file=" + s.pki.File("sa.key"),
+		"--cluster-signing-cert-file=" + s.pki.File("ca.crt"), "--cluster-signing-key-file=" + s.pki.File("ca.key"),
 	}
 	if by == upstreams {
-		argv := append([]string{s.cache.Program("kube-controller-manager"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", freePorts(s.t, 1)),
+		argv := append([]string{s.cache.Program("kube-controller-manager"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", lab.FreePorts(s.t, 1)),
 			"--use-service-account-credentials=true"}, flags...)
 		return s.start("kube-controller-manager-upstream", argv...)
 	}
-	argv := append([]string{*orrery, "kube-controller-manager", fmt.Sprintf("--health-address=127.0.0.1:%d", freePorts(s.t, 1))}, flags...)
+	argv := append([]string{*orrery, "kube-controller-manager", fmt.Sprintf("--health-address=127.0.0.1:%d", lab.FreePorts(s.t, 1))}, flags...)
 	return s.start("kube-controller-manager-orrery", argv...)
 }
 
 // agents starts simulated nodes, which are always orrery's.
-func (s *setup) agents() *process {
+func (s *setup) agents() *lab.Process {
 	config := filepath.Join(s.dir, "kubelet.yaml")
 	text := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -188,7 +167,7 @@ tlsPrivateKeyFile: %s
 authentication:
   x509:
     clientCAFile: %s
-`, freePorts(s.t, nodes), s.pki.file("server.crt"), s.pki.file("server.key"), s.pki.file("ca.crt"))
+`, lab.FreePorts(s.t, nodes), s.pki.File("server.crt"), s.pki.File("server.key"), s.pki.File("ca.crt"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}

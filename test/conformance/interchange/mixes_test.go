@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/test/conformance/lab"
 )
 
 // Every combination of parts ends the stories the same way. The first is the
@@ -62,7 +64,7 @@ func (s *setup) untilNodes() {
 	client, _ := s.clients()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	err := eventually(ctx, func(ctx context.Context) (string, error) {
+	err := lab.Eventually(ctx, func(ctx context.Context) (string, error) {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return "", err

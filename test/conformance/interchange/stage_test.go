@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"orrery.dev/test/conformance/lab"
 )
 
 // patience bounds every wait of a story.
@@ -53,7 +55,7 @@ func (g *stage) until(what string, look func(context.Context) (string, error)) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
-	if err := eventually(ctx, look); err != nil {
+	if err := lab.Eventually(ctx, look); err != nil {
 		g.t.Fatalf("%s: %v", what, err)
 	}
 }

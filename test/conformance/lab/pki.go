@@ -1,4 +1,4 @@
-package interchange
+package lab
 
 import (
 	"crypto"
@@ -19,28 +19,28 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// pki is a directory with the keys and certificates of one cluster. One authority
+// PKI is a directory with the keys and certificates of one cluster. One authority
 // signs all of them.
-type pki struct {
+type PKI struct {
 	dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// newPKI makes what the parts of a control plane need.
-func newPKI(t *testing.T) *pki {
+// NewPKI makes what the parts of a control plane need.
+func NewPKI(t *testing.T) *PKI {
 	t.Helper()
-	p := &pki{dir: t.TempDir()}
+	p := &PKI{dir: t.TempDir()}
 	p.key = p.writeKey(t, "ca")
 	p.cert = p.sign(t, "ca", &x509.Certificate{
 		Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}, p.key.Public())
-	p.leaf(t, "server", "kube-apiserver")
-	p.leaf(t, "front-proxy", "front-proxy-client")
-	p.leaf(t, "admin", "kubernetes-admin", "system:masters")
-	p.leaf(t, "scheduler", "system:kube-scheduler")
-	p.leaf(t, "controller-manager", "system:kube-controller-manager")
+	p.Leaf(t, "server", "kube-apiserver")
+	p.Leaf(t, "front-proxy", "front-proxy-client")
+	p.Leaf(t, "admin", "kubernetes-admin", "system:masters")
+	p.Leaf(t, "scheduler", "system:kube-scheduler")
+	p.Leaf(t, "controller-manager", "system:kube-controller-manager")
 	account := p.writeKey(t, "sa")
 	public, err := x509.MarshalPKIXPublicKey(account.Public())
 	if err != nil {
@@ -50,11 +50,11 @@ func newPKI(t *testing.T) *pki {
 	return p
 }
 
-func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
+func (p *PKI) File(name string) string { return filepath.Join(p.dir, name) }
 
-// leaf makes name.crt and name.key, good for a server on loopback and for the
+// Leaf makes name.crt and name.key, good for a server on loopback and for the
 // client of that name and those groups.
-func (p *pki) leaf(t *testing.T, name, commonName string, groups ...string) {
+func (p *PKI) Leaf(t *testing.T, name, commonName string, groups ...string) {
 	t.Helper()
 	p.sign(t, name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: commonName, Organization: groups},
@@ -65,7 +65,7 @@ func (p *pki) leaf(t *testing.T, name, commonName string, groups ...string) {
 	}, p.writeKey(t, name).Public())
 }
 
-func (p *pki) sign(t *testing.T, name string, template *x509.Certificate, public crypto.PublicKey) *x509.Certificate {
+func (p *PKI) sign(t *testing.T, name string, template *x509.Certificate, public crypto.PublicKey) *x509.Certificate {
 	t.Helper()
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
@@ -85,7 +85,7 @@ func (p *pki) sign(t *testing.T, name string, template *x509.Certificate, public
 	return cert
 }
 
-func (p *pki) writeKey(t *testing.T, name string) crypto.Signer {
+func (p *PKI) writeKey(t *testing.T, name string) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,23 +99,23 @@ func (p *pki) writeKey(t *testing.T, name string) crypto.Signer {
 	return key
 }
 
-func (p *pki) write(t *testing.T, name, kind string, der []byte) {
+func (p *PKI) write(t *testing.T, name, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(p.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(p.File(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// kubeconfig writes that of a user whose certificate there is, and returns its
+// Kubeconfig writes that of a user whose certificate there is, and returns its
 // path.
-func (p *pki) kubeconfig(t *testing.T, user, server string) string {
+func (p *PKI) Kubeconfig(t *testing.T, user, server string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: p.file("ca.crt")}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificate: p.file(user + ".crt"), ClientKey: p.file(user + ".key")}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: p.File("ca.crt")}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificate: p.File(user + ".crt"), ClientKey: p.File(user + ".key")}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
-	path := p.file(user + ".conf")
+	path := p.File(user + ".conf")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}

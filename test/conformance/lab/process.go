@@ -1,4 +1,4 @@
-package interchange
+package lab
 
 import (
 	"bytes"
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// process is a program that a test runs. Its output is in a file.
-type process struct {
+// Process is a program that a test runs. Its output is in a file.
+type Process struct {
 	t     *testing.T
-	name  string
+	Name  string
 	log   string
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -24,10 +24,10 @@ type process struct {
 // stopPatience is how long a program may take to end when it is asked to.
 const stopPatience = 30 * time.Second
 
-// start runs a program until stop, or the end of the test.
-func start(t *testing.T, dir, name string, argv ...string) *process {
+// Start runs a program until Stop, or the end of the test.
+func Start(t *testing.T, dir, name string, argv ...string) *Process {
 	t.Helper()
-	p := &process{t: t, name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	p := &Process{t: t, Name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func start(t *testing.T, dir, name string, argv ...string) *process {
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		p.stop()
+		p.Stop()
 		if t.Failed() {
 			p.tell()
 		}
@@ -53,22 +53,22 @@ func start(t *testing.T, dir, name string, argv ...string) *process {
 	return p
 }
 
-// stop asks the program to end and waits for that.
-func (p *process) stop() {
-	if p.hasEnded() {
+// Stop asks the program to end and waits for that.
+func (p *Process) Stop() {
+	if p.HasEnded() {
 		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-time.After(stopPatience):
-		p.t.Errorf("%s did not end within %s of being asked to", p.name, stopPatience)
+		p.t.Errorf("%s did not end within %s of being asked to", p.Name, stopPatience)
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}
 }
 
-func (p *process) hasEnded() bool {
+func (p *Process) HasEnded() bool {
 	select {
 	case <-p.ended:
 		return true
@@ -80,23 +80,23 @@ func (p *process) hasEnded() bool {
 // toldLines is how much of a log a failed test shows.
 const toldLines = 40
 
-func (p *process) tell() {
+func (p *Process) tell() {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
 		return
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
-	if keep := os.Getenv("INTERCHANGE_LOGS"); keep != "" {
+	if keep := os.Getenv("LAB_LOGS"); keep != "" {
 		to := filepath.Join(keep, p.t.Name())
 		if err := os.MkdirAll(to, 0o755); err == nil {
-			_ = os.WriteFile(filepath.Join(to, p.name+".log"), data, 0o644)
+			_ = os.WriteFile(filepath.Join(to, p.Name+".log"), data, 0o644)
 		}
 	}
-	p.t.Logf("%s said at the end (all of it: set INTERCHANGE_LOGS to a directory):\n%s", p.name, bytes.Join(lines[max(0, len(lines)-toldLines):], []byte("\n")))
+	p.t.Logf("%s said at the end (all of it: set LAB_LOGS to a directory):\n%s", p.Name, bytes.Join(lines[max(0, len(lines)-toldLines):], []byte("\n")))
 }
 
-// freePorts finds n consecutive ports on loopback that nobody uses now.
-func freePorts(t *testing.T, n int) int {
+// FreePorts finds n consecutive ports on loopback that nobody uses now.
+func FreePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
 		first, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,9 +122,9 @@ func freePorts(t *testing.T, n int) int {
 	return 0
 }
 
-// eventually looks again and again until nothing is missing, or fails with what
+// Eventually looks again and again until nothing is missing, or fails with what
 // is.
-func eventually(ctx context.Context, look func(context.Context) (missing string, err error)) error {
+func Eventually(ctx context.Context, look func(context.Context) (missing string, err error)) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var last unmet
@@ -144,7 +144,7 @@ func eventually(ctx context.Context, look func(context.Context) (missing string,
 	}
 }
 
-// unmet is what eventually waited for in vain.
+// unmet is what Eventually waited for in vain.
 type unmet struct {
 	missing string
 	err     error

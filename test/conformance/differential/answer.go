@@ -1,0 +1,205 @@
+package differential
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Answer is what a server said, ready to be compared.
+type Answer struct {
+	Code   int
+	Header map[string]string
+	Body   any // decoded JSON, or a string
+}
+
+// headers are those that matter to clients.
+var headers = []string{"Content-Type", "Warning", "Cache-Control", "Location", "Retry-After", "Vary", "Allow", "X-Content-Type-Options", "Www-Authenticate", "Content-Encoding",
+	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
+
+func newAnswer(r *http.Response, body []byte) Answer {
+	a := Answer{Code: r.StatusCode, Header: map[string]string{}}
+	for _, h := range headers {
+		if v := r.Header.Values(h); len(v) > 0 {
+			if strings.HasPrefix(h, "X-Kubernetes-Pf-") {
+				v = []string{"*"}
+			}
+			a.Header[h] = maskText(strings.Join(v, " | "))
+		}
+	}
+	var decoded any
+	switch {
+	case json.Unmarshal(body, &decoded) == nil:
+		a.Body = mask("", decoded)
+	case strings.Contains(r.Header.Get("Content-Type"), "stream=watch"):
+		a.Body = watched(body)
+	case strings.Contains(r.Header.Get("Content-Type"), "protobuf"), strings.Contains(r.Header.Get("Content-Type"), "cbor"):
+		a.Body = binary(r.Header.Get("Content-Type"), body)
+	default:
+		a.Body = maskText(string(body))
+	}
+	return a
+}
+
+// watched are the events of a watch, one a line.
+func watched(body []byte) any {
+	var events []any
+	for _, line := range strings.Split(strings.TrimSpace(string(body)), "\n") {
+		var e any
+		if json.Unmarshal([]byte(line), &e) == nil {
+			events = append(events, mask("", e))
+		}
+	}
+	return events
+}
+
+// masked are fields whose values a server makes up.
+var masked = map[string]bool{
+	"uid": true, "resourceVersion": true, "creationTimestamp": true, "deletionTimestamp": true, "time": true, "clusterIP": true, "clusterIPs": true, "nodePort": true, "healthCheckNodePort": true,
+	"continue": true, "token": true, "serverAddressByClientCIDRs": true, "storageVersionHash": true, "evaluationTimestamp": true, "expirationTimestamp": true,
+}
+
+func mask(key string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			v[k] = mask(k, inner)
+		}
+		if _, named := v["generateName"].(string); named && v["name"] != nil {
+			v["name"] = "*"
+		}
+		return v
+	case []any:
+		if masked[key] {
+			return "*"
+		}
+		for i := range v {
+			v[i] = mask("", v[i])
+		}
+		return v
+	case nil:
+		return nil
+	case string:
+		if masked[key] && v != "" && v != "None" {
+			return "*"
+		}
+		return maskText(v)
+	}
+	if masked[key] {
+		return "*"
+	}
+	return v
+}
+
+var (
+	uuids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times   = regexp.MustCompile(`20[23]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	volumes = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
+	ages    = regexp.MustCompile(`^(<invalid>|\d+s|\d+m(\d+s)?)$`)
+	ports   = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+)
+
+func maskText(s string) string {
+	s = uuids.ReplaceAllString(s, "<uuid>")
+	s = times.ReplaceAllString(s, "<time>")
+	s = volumes.ReplaceAllString(s, "kube-api-access-*")
+	s = ports.ReplaceAllString(s, "<server>")
+	return ages.ReplaceAllString(s, "<age>")
+}
+
+// differences compares answers, one line for each difference: where it is, what
+// upstream says and what we say.
+func differences(theirs, our Answer) []string {
+	var found []string
+	if theirs.Code != our.Code {
+		found = append(found, fmt.Sprintf("code: upstream %d, ours %d", theirs.Code, our.Code))
+	}
+	for _, h := range headers {
+		if theirs.Header[h] != our.Header[h] {
+			found = append(found, fmt.Sprintf("header %s: upstream %q, ours %q", h, theirs.Header[h], our.Header[h]))
+		}
+	}
+	return append(found, compare("", theirs.Body, our.Body)...)
+}
+
+func compare(at string, a, b any) []string {
+	am, aok := a.(map[string]any)
+	bm, bok := b.(map[string]any)
+	if aok && bok {
+		return compareMaps(at, am, bm)
+	}
+	al, aok := a.([]any)
+	bl, bok := b.([]any)
+	if aok && bok {
+		var found []string
+		for i := range max(len(al), len(bl)) {
+			var x, y any = missing{}, missing{}
+			if i < len(al) {
+				x = al[i]
+			}
+			if i < len(bl) {
+				y = bl[i]
+			}
+			found = append(found, compare(fmt.Sprintf("%s[%d]", at, i), x, y)...)
+		}
+		return found
+	}
+	x, y := show(a), show(b)
+	if x == y {
+		return nil
+	}
+	return []string{fmt.Sprintf("body %s:\n\t\tupstream %s\n\t\tours     %s", at, x, y)}
+}
+
+func compareMaps(at string, a, b map[string]any) []string {
+	keys := make([]string, 0, len(a))
+	for k := range a {
+		keys = append(keys, k)
+	}
+	for k := range b {
+		if _, both := a[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	sort.Strings(keys)
+	var found []string
+	for _, k := range slices.Compact(keys) {
+		x, inA := a[k]
+		y, inB := b[k]
+		if !inA {
+			x = missing{}
+		}
+		if !inB {
+			y = missing{}
+		}
+		found = append(found, compare(at+"."+k, x, y)...)
+	}
+	return found
+}
+
+// missing is the value of a field that is not there.
+type missing struct{}
+
+// shown is how much of a value a report has.
+const shown = 1500
+
+func show(v any) string {
+	if _, is := v.(missing); is {
+		return "(none)"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if s, ok := v.(string); ok {
+		text = []byte(s)
+	}
+	if len(text) > shown {
+		return fmt.Sprintf("%s… (%d bytes)", text[:shown], len(text))
+	}
+	return string(text)
+}

@@ -1,0 +1,235 @@
+package differential
+
+import (
+	"context"
+	"embed"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"orrery.dev/test/conformance/lab"
+	"orrery.dev/test/conformance/programs"
+)
+
+var (
+	orrery = flag.String("orrery", "", "our program; make differential builds and names it")
+	focus  = flag.String("focus", "", "only cases whose name has this in it")
+)
+
+//go:embed cases/*.txt objects.yaml known.txt
+var files embed.FS
+
+// pair are the two servers.
+type pair struct {
+	upstream, ours *server
+	prepared       map[string]bool // what cases share
+}
+
+// start starts both.
+func start(t *testing.T) pair {
+	t.Helper()
+	if *orrery == "" {
+		t.Skip("no binary: run make differential")
+	}
+	cache, err := programs.DefaultCache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := cache.Program("kube-apiserver")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("upstream's kube-apiserver is not built: run make differential")
+	}
+	pki := lab.NewPKI(t)
+	return pair{prepared: map[string]bool{}, upstream: serve(t, pki, "upstream", program), ours: serve(t, pki, "orrery", *orrery, "kube-apiserver")}
+}
+
+// serve starts an API server on an etcd of its own.
+func serve(t *testing.T, pki *lab.PKI, name string, argv ...string) *server {
+	t.Helper()
+	dir, port := t.TempDir(), lab.FreePorts(t, 1)
+	p := lab.Start(t, dir, "kube-apiserver-"+name, append(argv, lab.APIServerFlags(pki, lab.Etcd(t, dir, *orrery), port)...)...)
+	s, err := newServer(pki, lab.Loopback("https", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	err = lab.Eventually(ctx, func(context.Context) (string, error) {
+		if p.HasEnded() {
+			t.Fatalf("%s ended", p.Name)
+		}
+		answer, err := s.admin.Get(s.url + "/readyz")
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if answer.StatusCode == http.StatusOK {
+			return "", nil
+		}
+		return string(body), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Both servers give the same answers.
+func TestDifferential(t *testing.T) {
+	cases, err := allCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := files.ReadFile("known.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := parseKnown(string(text))
+	if err != nil {
+		t.Fatal("known.txt:", err)
+	}
+	both := start(t)
+	report := reporter(t)
+	counts := map[string]*[2]int{}
+	for i, c := range cases {
+		if !strings.Contains(c.Name, *focus) {
+			continue
+		}
+		area, _, _ := strings.Cut(c.Name, "/")
+		if counts[area] == nil {
+			counts[area] = new([2]int)
+		}
+		counts[area][0]++
+		found := both.play(t.Context(), c, fmt.Sprintf("case-%d", i))
+		if len(found) == 0 {
+			continue
+		}
+		counts[area][1]++
+		text := c.Name + "\n\t" + strings.Join(found, "\n\t")
+		fmt.Fprintln(report, text)
+		if !knows(list, c.Name) {
+			t.Error(text)
+		}
+	}
+	for _, k := range list {
+		if !k.met && *focus == "" {
+			t.Errorf("known.txt: %s differs no more (%s)", k.pattern, k.reason)
+		}
+	}
+	summary(t, counts)
+}
+
+// reporter is where all differences go.
+func reporter(t *testing.T) io.Writer {
+	t.Helper()
+	path := os.Getenv("DIFFERENTIAL_REPORT")
+	if path == "" {
+		return io.Discard
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func summary(t *testing.T, counts map[string]*[2]int) {
+	areas := make([]string, 0, len(counts))
+	for area := range counts {
+		areas = append(areas, area)
+	}
+	slices.Sort(areas)
+	var all [2]int
+	for _, area := range areas {
+		t.Logf("%-20s %5d cases %5d differ", area, counts[area][0], counts[area][1])
+		all[0] += counts[area][0]
+		all[1] += counts[area][1]
+	}
+	t.Logf("%-20s %5d cases %5d differ", "all", all[0], all[1])
+}
+
+// play sends the steps of a case to both, and returns the differences.
+func (p pair) play(ctx context.Context, c Case, ns string) []string {
+	steps := c.Steps
+	if c.Shared != "" {
+		ns = c.Shared
+		if !p.prepared[c.Shared] {
+			steps = append(slices.Clone(c.Prepare), steps...)
+		}
+	}
+	if c.inNamespace() && !p.prepared[c.Shared] {
+		steps = append(slices.Clone(namespace), steps...)
+	}
+	p.prepared[c.Shared] = c.Shared != ""
+	theirs, our := map[string]string{"ns": ns}, map[string]string{"ns": ns}
+	var found []string
+	for _, step := range steps {
+		var wait sync.WaitGroup
+		var a, b Answer
+		var aErr, bErr error
+		wait.Go(func() { a, aErr = p.upstream.do(ctx, step, theirs) })
+		wait.Go(func() { b, bErr = p.ours.do(ctx, step, our) })
+		wait.Wait()
+		at := step.Method + " " + step.Path + ": "
+		if aErr != nil || bErr != nil {
+			found = append(found, fmt.Sprintf("%supstream %v, ours %v", at, aErr, bErr))
+			continue
+		}
+		if step.Quiet && a.Code < 300 && b.Code < 300 {
+			continue
+		}
+		for _, d := range differences(a, b) {
+			found = append(found, at+d)
+		}
+	}
+	return found
+}
+
+// namespace makes one, with what admission wants to be in it.
+var namespace = []Step{
+	{Method: "POST", Path: "/api/v1/namespaces", Body: "metadata: {name: \"${ns}\"}", Quiet: true},
+	{Method: "POST", Path: "/api/v1/namespaces/${ns}/serviceaccounts", Body: "metadata: {name: default}", Quiet: true},
+}
+
+func (c Case) inNamespace() bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool { return strings.Contains(s.Path+s.Body, "${ns}") })
+}
+
+// allCases are those of the files, of every kind and of every field.
+func allCases() ([]Case, error) {
+	var all []Case
+	dir, err := files.ReadDir("cases")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range dir {
+		f, err := files.Open("cases/" + entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		cases, err := parse(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", entry.Name(), err)
+		}
+		all = append(all, cases...)
+	}
+	objects, err := readObjects()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		all = append(all, o.kindCases()...)
+		all = append(all, o.sweepCases()...)
+	}
+	return all, nil
+}
