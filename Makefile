@@ -14,7 +14,7 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -pa
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
 .PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean \
-	conformance conformance-build conformance-report interchange
+	conformance conformance-build conformance-report interchange differential
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ conformance-report: conformance-runner ## Write docs/conformance.md from the new
 interchange: build conformance-runner ## Mix upstream's API server, scheduler and controllers with ours (FOCUS=)
 	bin/conformance/conformance build kube-apiserver kube-controller-manager kube-scheduler
 	go test -C test/conformance -count=1 -timeout 30m -run "$$FOCUS" ./interchange -args -orrery=$(CURDIR)/bin/orrery
+
+differential: build conformance-runner ## Send upstream's API server and ours the same requests and compare (FOCUS=)
+	go test -C test/conformance -count=1 -v -timeout 30m ./differential -args -orrery=$(CURDIR)/bin/orrery -focus="$$FOCUS"
 
 .PHONY: conformance-runner
 conformance-runner:

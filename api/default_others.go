@@ -66,6 +66,7 @@ func DefaultCSIDriver(d *storagev1.CSIDriver) {
 	fillPtr(&d.Spec.StorageCapacity, false)
 	fillPtr(&d.Spec.RequiresRepublish, false)
 	fillPtr(&d.Spec.SELinuxMount, false)
+	fillPtr(&d.Spec.PreventPodSchedulingIfMissing, false)
 	fillPtr(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	if len(d.Spec.VolumeLifecycleModes) == 0 {
 		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}

@@ -85,6 +85,7 @@ metadata: {}
 spec:
   backoffLimit: 6
   completionMode: NonIndexed
+  manualSelector: false
   parallelism: 2
   podReplacementPolicy: TerminatingOrFailed
   suspend: false

@@ -56,10 +56,16 @@ func DefaultStatefulSet(s *appsv1.StatefulSet) {
 	fillPtr(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	NameClaimTemplates(s)
 	for i := range s.Spec.VolumeClaimTemplates {
-		c := &s.Spec.VolumeClaimTemplates[i]
-		c.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-		DefaultPersistentVolumeClaim(c)
+		DefaultPersistentVolumeClaim(&s.Spec.VolumeClaimTemplates[i])
+	}
+}
+
+// NameClaimTemplates says of what kind the templates of claims are.
+func NameClaimTemplates(s *appsv1.StatefulSet) {
+	for i := range s.Spec.VolumeClaimTemplates {
+		s.Spec.VolumeClaimTemplates[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	}
 }
 
@@ -76,6 +82,7 @@ func DefaultJob(j *batchv1.Job) {
 		fillPtr(&spec.BackoffLimit, math.MaxInt32)
 	}
 	fillPtr(&spec.BackoffLimit, 6)
+	fillPtr(&spec.ManualSelector, false)
 	fillPtr(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	fillPtr(&spec.Suspend, false)
 	if spec.PodFailurePolicy != nil {

@@ -33,10 +33,13 @@ func validRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, r := range rules {
 		at := field.NewPath("rules").Index(i)
-		if len(r.Verbs) == 0 {
-			errs = append(errs, field.Required(at.Child("verbs"), "verbs must contain at least one value"))
+		noVerbs := func() {
+			if len(r.Verbs) == 0 {
+				errs = append(errs, field.Required(at.Child("verbs"), ""))
+			}
 		}
 		if len(r.NonResourceURLs) > 0 {
+			noVerbs()
 			if namespaced {
 				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
 			}
@@ -51,13 +54,14 @@ func validRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 		if len(r.Resources) == 0 {
 			errs = append(errs, field.Required(at.Child("resources"), "resource rules must supply at least one resource"))
 		}
+		noVerbs()
 	}
 	return errs
 }
 
 // ValidateRoleBinding names the faults of a RoleBinding.
 func ValidateRoleBinding(b, old *rbacv1.RoleBinding) field.ErrorList {
-	errs := validRoleRef(b.RoleRef, "ClusterRole", "Role")
+	errs := validRoleRef(b.RoleRef, "Role", "ClusterRole")
 	errs = append(errs, validSubjects(b.Subjects, false)...)
 	if old != nil && b.RoleRef != old.RoleRef {
 		errs = append(errs, field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef"))
@@ -94,9 +98,6 @@ func validSubjects(subjects []rbacv1.Subject, wide bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range subjects {
 		at := field.NewPath("subjects").Index(i)
-		if s.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		}
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:
 			if s.Name != "" {
@@ -114,6 +115,9 @@ func validSubjects(subjects []rbacv1.Subject, wide bool) field.ErrorList {
 			}
 		default:
 			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		}
+		if s.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
 		}
 	}
 	return errs

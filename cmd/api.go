@@ -214,9 +214,13 @@ func (d documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
-	h.Set("Vary", "Accept")
+	if doc.Public {
+		h.Set("Cache-Control", "public")
+	}
+	if doc.Varies {
+		h.Set("Vary", "Accept")
+	}
 	h.Set("Content-Type", doc.ContentType)
-	h.Set("Cache-Control", "no-cache, private")
 	// ServeContent answers If-None-Match by the ETag.
 	h.Set("ETag", strconv.Quote(doc.ETag))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(doc.Body))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/registry"
 )
 
 // protobufPrefix marks a protobuf envelope: it is followed by a runtime.Unknown.
@@ -55,6 +58,9 @@ func decode(body []byte, contentType string, want schema.GroupVersionKind, into 
 	if err != nil {
 		return nil, undecodable(err, want, got, body)
 	}
+	if _, custom := into.(*unstructured.Unstructured); !custom && got != want && !known().Recognizes(got) {
+		return nil, undecodable(fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), schemeName), want, got, body)
+	}
 	if got.GroupVersion() != want.GroupVersion() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
 	}
@@ -64,6 +70,12 @@ func decode(body []byte, contentType string, want schema.GroupVersionKind, into 
 	into.GetObjectKind().SetGroupVersionKind(want)
 	return strict, nil
 }
+
+// known is the scheme of all built-in kinds; schemeName is what upstream calls
+// its own in errors.
+var known = sync.OnceValue(registry.Scheme)
+
+const schemeName = "pkg/runtime/scheme.go:111"
 
 // undecodable wraps a decoding error as upstream does: by the kind that the body
 // claimed, or with a glimpse of it.

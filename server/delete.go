@@ -41,7 +41,8 @@ func (c *call) delete() error {
 		return err
 	}
 	code := http.StatusOK
-	if !gone && options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground {
+	//lint:ignore SA1019 only those who ask in the old way for dependents to go along are told so
+	if cascading := options.OrphanDependents; !gone && cascading != nil && !*cascading {
 		code = http.StatusAccepted
 	}
 	if gone && !returnsDeleted(c.kind.GroupResource()) {

@@ -88,6 +88,22 @@ func errNotAcceptable(accepted []string) error {
 	}}
 }
 
+// errNoRepresentation is for an Accept header that no route has anything for.
+func errNoRepresentation(offered []string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Details: &metav1.StatusDetails{},
+		Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(offered, ", "),
+	}}
+}
+
+// errNoSuchPatch is for a patch of a type that no route takes.
+func errNoSuchPatch() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType, Details: &metav1.StatusDetails{},
+		Message: "415: Unsupported Media Type",
+	}}
+}
+
 func errUnsupportedMediaType(accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,19 +55,22 @@ func (s *Server) impersonate(c *gin.Context) {
 // allowed for it. A nil user means that nothing was asked for.
 func impersonation(h http.Header) (*user.DefaultInfo, []*authorizer.AttributesRecord, error) {
 	name, groups, uid := h.Get(headerUser), h.Values(headerGroup), h.Get(headerUID)
-	extra := map[string][]string{}
+	var extra map[string][]string
 	for header, values := range h {
 		if key, ok := strings.CutPrefix(header, headerExtra); ok {
 			key = strings.ToLower(key)
 			if plain, err := url.PathUnescape(key); err == nil {
 				key = plain
 			}
+			if extra == nil {
+				extra = map[string][]string{}
+			}
 			extra[key] = append(extra[key], values...)
 		}
 	}
 	if name == "" {
 		if len(groups) > 0 || uid != "" || len(extra) > 0 {
-			return nil, nil, apierrors.NewBadRequest("requested impersonation of groups, uid or extra without impersonating a user")
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("requested %#v without impersonating a user name", &user.DefaultInfo{UID: uid, Groups: groups, Extra: extra}))
 		}
 		return nil, nil, nil
 	}

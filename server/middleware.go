@@ -23,7 +23,9 @@ import (
 // refuse ends a request with an error.
 func (s *Server) refuse(c *gin.Context, err error) {
 	c.Abort()
-	c.Header("X-Content-Type-Options", "nosniff")
+	if apierrors.IsForbidden(err) {
+		c.Header("X-Content-Type-Options", "nosniff")
+	}
 	s.writeError(c.Writer, c.Request, err)
 }
 
@@ -49,6 +51,7 @@ func (s *Server) recoverPanic(c *gin.Context) {
 }
 
 func (s *Server) readURL(c *gin.Context) {
+	c.Header("Cache-Control", "no-cache, private") // unless an answer says otherwise
 	info := parseRequest(c.Request)
 	c.Request = c.Request.WithContext(withInfo(c.Request.Context(), info))
 	// OPTIONS and the like are for nobody but what is behind a proxy.

@@ -3,6 +3,7 @@ package server
 import (
 	"mime"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -48,13 +49,22 @@ func negotiate(r *http.Request, offered []string, forms bool) (mediaType, error)
 	if len(accept) == 0 {
 		return mediaType{name: offered[0], pretty: wantsPretty(r)}, nil
 	}
-	for _, clause := range parseAccept(strings.Join(accept, ",")) {
+	clauses := parseAccept(strings.Join(accept, ","))
+	for _, clause := range clauses {
 		if out, ok := clause.match(offered); ok && (forms || out.as == "") {
 			out.pretty = out.pretty || wantsPretty(r)
 			return out, nil
 		}
 	}
+	if !anyOffered(clauses, offered) {
+		return mediaType{}, errNoRepresentation(offered)
+	}
 	return mediaType{}, errNotAcceptable(offered)
+}
+
+// anyOffered reports whether one of the encodings was asked for by its name.
+func anyOffered(clauses []acceptClause, offered []string) bool {
+	return slices.ContainsFunc(clauses, func(c acceptClause) bool { return c.kind == "*/*" || slices.Contains(offered, c.kind) })
 }
 
 // wantsPretty tells people from programs: ?pretty decides, else the user agents
@@ -97,7 +107,7 @@ func parseAccept(header string) []acceptClause {
 func (c acceptClause) match(offered []string) (mediaType, bool) {
 	name := ""
 	for _, o := range offered {
-		if c.kind == o || c.kind == "*/*" || c.kind == "application/*" || c.kind == "application/yaml" && o == typeYAML {
+		if c.kind == o || c.kind == "*/*" || c.kind == "application/yaml" && o == typeYAML {
 			name = o
 			break
 		}

@@ -71,7 +71,7 @@ func (c *call) patchType() (types.PatchType, error) {
 			}
 		}
 	}
-	return "", errUnsupportedMediaType(c.patchTypes())
+	return "", errNoSuchPatch()
 }
 
 func (c *call) patchOptions(kind types.PatchType) (*metav1.PatchOptions, error) {

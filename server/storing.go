@@ -24,6 +24,7 @@ func resourceOf(k *registry.Kind) storage.Resource {
 		Prefix:        k.Prefix,
 		Namespaced:    k.Namespaced,
 		New:           k.New,
+		Decoded:       k.Decoded,
 		JSON:          k.JSON,
 		TTL:           k.TTL,
 		Fields:        k.SelectableFields,

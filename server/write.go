@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"orrery.dev/api"
 	"orrery.dev/server/admission"
 	"orrery.dev/server/storage"
 )
@@ -87,7 +89,7 @@ func nameExhausted(err error) error {
 func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj runtime.Object) (*storage.Item, error) {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
-	if m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
+	if !w.dryRun && m.GetResourceVersion() != "" && m.GetResourceVersion() != "0" {
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	beginMetadata(m)
@@ -172,6 +174,9 @@ func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, w.validName(), field.NewPath("metadata"))
+	if !k.Unstructured() {
+		errs = append(errs, api.ValidateFinalizerNames(k.GroupResource(), m.GetFinalizers())...)
+	}
 	if k.Validate != nil {
 		errs = append(errs, k.Validate(obj, nil)...)
 	}
@@ -332,7 +337,8 @@ func (w *change) checkVersion(m, old metav1.Object) error {
 	case rv != "" && rv != "0":
 		return apierrors.NewConflict(k.GroupResource(), w.Name, errStale)
 	case k.NoUnconditionalUpdate:
-		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, field.ErrorList{
+		// Of all errors this one is about the resource, not the kind.
+		return apierrors.NewInvalid(schema.GroupKind{Group: k.Group, Kind: k.Plural}, w.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
 		})
 	default:

@@ -236,7 +236,7 @@ func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
 	for _, k := range v.kinds {
 		r := apidiscoveryv2.APIResourceDiscovery{
 			Resource: k.Plural, SingularResource: k.Singular, Scope: apidiscoveryv2.ScopeCluster,
-			ResponseKind: responseKind(k.GroupVersionKind), Verbs: verbsOf(k.Verbs), ShortNames: k.Short, Categories: k.Categories,
+			ResponseKind: responseKind(v.GroupVersion, k.GroupVersionKind), Verbs: verbsOf(k.Verbs), ShortNames: k.Short, Categories: k.Categories,
 		}
 		if k.Namespaced {
 			r.Scope = apidiscoveryv2.ScopeNamespace
@@ -248,7 +248,7 @@ func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
 				kind = sub.Kind
 			}
 			r.Subresources = append(r.Subresources, apidiscoveryv2.APISubresourceDiscovery{
-				Subresource: name, ResponseKind: responseKind(kind), Verbs: sub.Verbs,
+				Subresource: name, ResponseKind: responseKind(v.GroupVersion, kind), Verbs: sub.Verbs,
 			})
 		}
 		out.Resources = append(out.Resources, r)
@@ -295,9 +295,14 @@ func toldKind(v groupVersion, r metav1.APIResource) *metav1.GroupVersionKind {
 	if r.Version != "" {
 		gvk.Group, gvk.Version = r.Group, r.Version
 	}
-	return responseKind(gvk)
+	return responseKind(v.GroupVersion, gvk)
 }
 
-func responseKind(gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+// responseKind names the kind alone if it is of the group version that it is
+// listed in.
+func responseKind(in schema.GroupVersion, gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+	if gvk.GroupVersion() == in {
+		return &metav1.GroupVersionKind{Kind: gvk.Kind}
+	}
 	return &metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
 }

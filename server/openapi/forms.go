@@ -114,6 +114,7 @@ func encode(obj runtime.Object, f form) (Document, error) {
 		doc.Body = out.Bytes()
 	}
 	if f.aggregated {
+		doc.Varies, doc.Public = true, true
 		doc.ContentType += aggregatedParams
 	}
 	return doc, nil

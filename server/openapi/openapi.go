@@ -15,7 +15,10 @@ import (
 type Document struct {
 	Body        []byte
 	ContentType string
-	// ETag is the hash of the content, without quotes. Documents vary by Accept.
+	// Varies tells that other forms have other content; Public, that a cache may
+	// keep it and ask again with the ETag.
+	Varies, Public bool
+	// ETag is the hash of the content, without quotes.
 	ETag string
 }
 

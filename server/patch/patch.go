@@ -46,7 +46,7 @@ func Parse(kind types.PatchType, body []byte) (*Patch, error) {
 	case types.MergePatchType:
 		var err error
 		if p.Problems, err = kjson.UnmarshalStrict(body, &map[string]any{}); err != nil {
-			return nil, undecodable(err)
+			return nil, apierrors.NewBadRequest("invalid JSON patch")
 		}
 		return p, nil
 	case types.StrategicMergePatchType:
@@ -64,7 +64,7 @@ func undecodable(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
-type operation struct {
+type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	From  string `json:"from"`
@@ -72,7 +72,7 @@ type operation struct {
 }
 
 func (p *Patch) parseOperations() error {
-	var ops []operation
+	var ops []jsonPatchOp
 	problems, err := kjson.UnmarshalStrict(p.raw, &ops)
 	if err != nil {
 		return undecodable(err)

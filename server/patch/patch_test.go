@@ -31,7 +31,7 @@ func TestApply(t *testing.T) {
 	}{
 		{"json replaces", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/a","value":"2"}]`, "map[a:2] [x:1 y:1]", 0},
 		{"json tests", types.JSONPatchType, `[{"op":"test","path":"/metadata/labels/a","value":"2"}]`, "422 the server rejected our request due to an error in our request", 0},
-		{"json of another kind", types.JSONPatchType, `{"op":"add"}`, "400 error decoding patch: json: cannot unmarshal object into Go value of type []patch.operation", 0},
+		{"json of another kind", types.JSONPatchType, `{"op":"add"}`, "400 error decoding patch: json: cannot unmarshal object into Go value of type []patch.jsonPatchOp", 0},
 		{"json with an unknown field", types.JSONPatchType, `[{"op":"add","path":"/metadata/labels/b","value":"2","why":1}]`, "map[a:1 b:2] [x:1 y:1]", 1},
 		{"merge removes", types.MergePatchType, `{"metadata":{"labels":{"a":null,"b":"2"}}}`, "map[b:2] [x:1 y:1]", 0},
 		{"merge replaces lists", types.MergePatchType, `{"spec":{"containers":[{"name":"one","image":"z"}]}}`, "map[a:1] [z]", 0},

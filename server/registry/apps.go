@@ -1,7 +1,10 @@
 package registry
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -80,6 +83,7 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateStatefulSet,
 		Columns:  statefulSetColumns(), Row: statefulSetRow,
 		Default: api.DefaultStatefulSet,
+		Decoded: api.NameClaimTemplates,
 		Prepare: parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(),
@@ -103,7 +107,26 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateDaemonSet,
 		Columns:  daemonSetColumns(), Row: daemonSetRow,
 		Default: api.DefaultDaemonSet,
-		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Prepare: func(d, old *appsv1.DaemonSet) {
+			parts.prepare(d, old)
+			countTemplates(d, old)
+		},
+		Sub: Sub{"status": parts.sub()},
 	}.erase(gv)
+}
+
+// countTemplates keeps the annotation that counts the templates that a set had.
+// It is what is left of a field of old; clients may not change it.
+func countTemplates(d, old *appsv1.DaemonSet) {
+	count := int64(1)
+	if old != nil {
+		count, _ = strconv.ParseInt(old.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+		if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+			count++
+		}
+	}
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(count, 10)
 }

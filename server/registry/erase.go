@@ -34,6 +34,7 @@ type kind[T, L any] struct {
 	ToStored, FromStored func(runtime.Object) (runtime.Object, error)
 
 	Default   func(*T)
+	Decoded   func(*T)
 	Prepare   func(obj, old *T)
 	Author    func(obj *T, u user.Info) // stamps the creator's identity
 	Validate  func(obj, old *T) field.ErrorList
@@ -49,6 +50,8 @@ type kind[T, L any] struct {
 	Columns []Column
 	Row     func(*T) []any
 	Sub     map[string]Subresource
+
+	Deprecated string // what clients are warned of
 }
 
 // erase makes the row of a group and version.
@@ -58,8 +61,8 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		name = reflect.TypeFor[T]().Name()
 	}
 	row := &Kind{
-		GroupVersionKind: gv.WithKind(name),
-		Plural:           k.Plural, Singular: orElse(k.Singular, lower(name)),
+		GroupVersionKind: gv.WithKind(name), Deprecated: k.Deprecated,
+		Plural: k.Plural, Singular: orElse(k.Singular, lower(name)),
 		Short: k.Short, Categories: k.In, Namespaced: !k.Cluster, Verbs: k.Verbs,
 		New: newObject[T], NewList: newObject[L],
 		Store: k.Store, ToStored: k.ToStored, FromStored: k.FromStored,
@@ -75,6 +78,9 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 func (k kind[T, L]) eraseFuncs(row *Kind) {
 	if k.Default != nil {
 		row.Default = func(obj runtime.Object) { k.Default(as[T](obj)) }
+	}
+	if k.Decoded != nil {
+		row.Decoded = func(obj runtime.Object) { k.Decoded(as[T](obj)) }
 	}
 	if k.Prepare != nil || k.Author != nil {
 		row.Prepare = k.prepare

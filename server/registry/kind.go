@@ -84,6 +84,10 @@ type Kind struct {
 	Columns []Column
 	Row     func(obj runtime.Object) []any
 
+	// Decoded restores what protobuf loses, as the kind of an object within
+	// another; nil: nothing.
+	Decoded func(obj runtime.Object)
+
 	// Coerce gives an unstructured object, as a client sent it, the form that
 	// decoding gives typed ones, and returns the paths of the fields that it
 	// dropped because the kind doesn't have them. Nil for built-in kinds.

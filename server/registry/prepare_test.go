@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -182,5 +183,48 @@ func TestNamespaceFinalizer(t *testing.T) {
 	k.Sub["finalize"].Prepare(t.Context(), done, ns)
 	if len(done.Spec.Finalizers) != 0 || len(done.Labels) != 1 {
 		t.Errorf("finalized: %+v", done)
+	}
+}
+
+// A DaemonSet's annotation counts its templates, whatever the client says.
+func TestTemplatesAreCounted(t *testing.T) {
+	k := row(t, "apps", "v1", "daemonsets")
+	count := func(d *appsv1.DaemonSet) string { return d.Annotations[appsv1.DeprecatedTemplateGeneration] }
+	one := write(t, k, &appsv1.DaemonSet{}, nil)
+	same := one.DeepCopy()
+	same.Annotations[appsv1.DeprecatedTemplateGeneration] = "9"
+	same = write(t, k, same, one)
+	other := same.DeepCopy()
+	other.Spec.Template.Labels = map[string]string{"a": "b"}
+	other = write(t, k, other, same)
+	if got := count(one) + count(same) + count(other); got != "112" {
+		t.Errorf("counted %s, want 1, 1 and 2", got)
+	}
+}
+
+// What is deprecated is said so.
+func TestWarnings(t *testing.T) {
+	prefer := corev1.ServiceTrafficDistributionPreferClose
+	service := &corev1.Service{Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}, TrafficDistribution: &prefer}}
+	driver := &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{}}}}
+	if got := row(t, "", "v1", "services").Warn(service, nil); len(got) != 2 {
+		t.Errorf("service: %q", got)
+	}
+	if got := row(t, "storage.k8s.io", "v1", "csidrivers").Warn(driver, nil); len(got) != 1 {
+		t.Errorf("driver: %q", got)
+	}
+	if got := row(t, "", "v1", "endpoints").Deprecated; got == "" {
+		t.Error("endpoints: nothing")
+	}
+}
+
+// A stored StatefulSet comes back whole: protobuf has no room for the kind of
+// its templates of claims.
+func TestClaimTemplatesKeepTheirKind(t *testing.T) {
+	k := row(t, "apps", "v1", "statefulsets")
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}}}}
+	k.Decoded(set)
+	if got := set.Spec.VolumeClaimTemplates[0]; got.Kind != "PersistentVolumeClaim" || got.APIVersion != "v1" {
+		t.Errorf("got %s of %s", got.Kind, got.APIVersion)
 	}
 }

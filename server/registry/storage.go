@@ -46,9 +46,18 @@ func csiDriverKind(gv schema.GroupVersion) *Kind {
 	return kind[storagev1.CSIDriver, storagev1.CSIDriverList]{
 		Plural: "csidrivers", Cluster: true, NeedsRevision: true, Prepare: parts.prepare,
 		Validate: api.ValidateCSIDriver,
+		Warn:     warnCSIDriver,
 		Columns:  csiDriverColumns(), Row: csiDriverRow,
 		Default: api.DefaultCSIDriver,
 	}.erase(gv)
+}
+
+// warnCSIDriver points at tokens that end up where they may be logged.
+func warnCSIDriver(d, _ *storagev1.CSIDriver) []string {
+	if len(d.Spec.TokenRequests) > 0 && d.Spec.ServiceAccountTokenInSecrets == nil {
+		return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+	}
+	return nil
 }
 
 func volumeAttachmentKind(gv schema.GroupVersion) *Kind {

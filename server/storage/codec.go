@@ -76,6 +76,9 @@ func (r *Resource) decodeProtobuf(raw []byte, obj runtime.Object) error {
 		return err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(r.Kind)
+	if r.Decoded != nil {
+		r.Decoded(obj)
+	}
 	return nil
 }
 

@@ -264,7 +264,7 @@ func TestOldRevisions(t *testing.T) {
 				t.Errorf("code %d", status.ErrStatus.Code)
 			}
 		}
-		if _, err := c.Get(ctx, "a", "x", "abc"); !apierrors.IsBadRequest(err) {
+		if _, err := c.Get(ctx, "a", "x", "abc"); err == nil || err.Error() != `resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax` {
 			t.Errorf("invalid resourceVersion: %v", err)
 		}
 

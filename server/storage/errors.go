@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // The words of these errors are upstream's: clients match on some of them.
@@ -41,7 +42,7 @@ func parseVersion(rv string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(rv, 10, 63)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: resourceVersion: %v", rv, err))
+		return 0, field.Invalid(field.NewPath("resourceVersion"), rv, err.Error())
 	}
 	return int64(n), nil
 }

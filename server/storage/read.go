@@ -76,7 +76,7 @@ func (c *Collection) list(ctx context.Context, o ListOptions) (*Page, error) {
 	}
 	wanted, err := parseVersion(o.ResourceVersion)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	// A limit with a resourceVersion and no match has always meant Exact.
 	if wanted > 0 && (o.Match == metav1.ResourceVersionMatchExact || o.Match == "" && o.Limit > 0) {

@@ -20,6 +20,7 @@ type Resource struct {
 	Prefix     string                  // etcd path below /registry: "pods", "services/specs"
 	Namespaced bool
 	New        func() runtime.Object // an empty object of the stored version
+	Decoded    func(runtime.Object)  // restores what the encoding loses; nil: nothing
 	JSON       bool                  // custom resources: unstructured, stored as JSON
 	TTL        time.Duration         // written with a lease of this length; 0: none
 	// Fields are the selectable fields of an object, metadata's included.

@@ -18,16 +18,12 @@ type Answer struct {
 }
 
 // headers are those that matter to clients.
-var headers = []string{"Content-Type", "Warning", "Cache-Control", "Location", "Retry-After", "Vary", "Allow", "X-Content-Type-Options", "Www-Authenticate", "Content-Encoding",
-	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
+var headers = []string{"Content-Type", "Warning", "Cache-Control", "Location", "Retry-After", "Vary", "Allow", "X-Content-Type-Options", "Www-Authenticate", "Content-Encoding"}
 
 func newAnswer(r *http.Response, body []byte) Answer {
 	a := Answer{Code: r.StatusCode, Header: map[string]string{}}
 	for _, h := range headers {
 		if v := r.Header.Values(h); len(v) > 0 {
-			if strings.HasPrefix(h, "X-Kubernetes-Pf-") {
-				v = []string{"*"}
-			}
 			a.Header[h] = maskText(strings.Join(v, " | "))
 		}
 	}
@@ -35,7 +31,7 @@ func newAnswer(r *http.Response, body []byte) Answer {
 	switch {
 	case json.Unmarshal(body, &decoded) == nil:
 		a.Body = mask("", decoded)
-	case strings.Contains(r.Header.Get("Content-Type"), "stream=watch"):
+	case strings.Contains(r.Request.URL.RawQuery, "watch="):
 		a.Body = watched(body)
 	case strings.Contains(r.Header.Get("Content-Type"), "protobuf"), strings.Contains(r.Header.Get("Content-Type"), "cbor"):
 		a.Body = binary(r.Header.Get("Content-Type"), body)
@@ -60,7 +56,9 @@ func watched(body []byte) any {
 // masked are fields whose values a server makes up.
 var masked = map[string]bool{
 	"uid": true, "resourceVersion": true, "creationTimestamp": true, "deletionTimestamp": true, "time": true, "clusterIP": true, "clusterIPs": true, "nodePort": true, "healthCheckNodePort": true,
-	"continue": true, "token": true, "serverAddressByClientCIDRs": true, "storageVersionHash": true, "evaluationTimestamp": true, "expirationTimestamp": true,
+	"continue": true, "token": true, "serverAddressByClientCIDRs": true, "storageVersionHash": true, "expirationTimestamp": true,
+	// Words, not structure: those of tables and OpenAPI documents are our own.
+	"description": true,
 }
 
 func mask(key string, v any) any {
@@ -100,6 +98,9 @@ var (
 	times   = regexp.MustCompile(`20[23]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	volumes = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 	ages    = regexp.MustCompile(`^(<invalid>|\d+s|\d+m(\d+s)?)$`)
+	records = regexp.MustCompile(`(ResourceVersion in record \(|current: |"?resourceVersion\\?":\s?\\?")\d+`)
+	suffix  = regexp.MustCompile(`(Bad_)[a-z0-9]{5}`)
+	goTypes = regexp.MustCompile(`Go value of type \S+`)
 	ports   = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
@@ -107,6 +108,9 @@ func maskText(s string) string {
 	s = uuids.ReplaceAllString(s, "<uuid>")
 	s = times.ReplaceAllString(s, "<time>")
 	s = volumes.ReplaceAllString(s, "kube-api-access-*")
+	s = records.ReplaceAllString(s, "$1*")
+	s = suffix.ReplaceAllString(s, "$1*")
+	s = goTypes.ReplaceAllString(s, "Go value")
 	s = ports.ReplaceAllString(s, "<server>")
 	return ages.ReplaceAllString(s, "<age>")
 }

@@ -24,6 +24,7 @@ import (
 type Case struct {
 	Name  string
 	Steps []Step
+	Kind  string // that it is about: cases of different kinds may be played at once
 
 	// Cases with the same Shared have one namespace, and Prepare is played in it
 	// before the first.
@@ -38,6 +39,7 @@ type Step struct {
 	Body         string
 	Keep         map[string]string // name to path in the answer
 	Quiet        bool              // prepares; is not compared
+	Valid        bool              // upstream must accept it
 }
 
 var request = regexp.MustCompile(`^(-?)(GET|POST|PUT|PATCH|DELETE|OPTIONS|HEAD|FOO) (/\S*)$`)

@@ -19,8 +19,9 @@ import (
 )
 
 var (
-	orrery = flag.String("orrery", "", "our program; make differential builds and names it")
-	focus  = flag.String("focus", "", "only cases whose name has this in it")
+	orrery  = flag.String("orrery", "", "our program; make differential builds and names it")
+	answers = flag.Bool("answers", false, "tell what upstream says to every request")
+	focus   = flag.String("focus", "", "only cases whose name has this in it")
 )
 
 //go:embed cases/*.txt objects.yaml known.txt
@@ -29,11 +30,12 @@ var files embed.FS
 // pair are the two servers.
 type pair struct {
 	upstream, ours *server
-	prepared       map[string]bool // what cases share
+	kept           sync.Map // values kept by what cases share, by Shared
+	prepared       sync.Map // the Shared of cases that were prepared
 }
 
 // start starts both.
-func start(t *testing.T) pair {
+func start(t *testing.T) *pair {
 	t.Helper()
 	if *orrery == "" {
 		t.Skip("no binary: run make differential")
@@ -44,10 +46,10 @@ func start(t *testing.T) pair {
 	}
 	program := cache.Program("kube-apiserver")
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("upstream's kube-apiserver is not built: run make differential")
+		t.Skip("upstream's kube-apiserver is not built: bin/conformance/conformance build kube-apiserver, of make conformance-runner")
 	}
 	pki := lab.NewPKI(t)
-	return pair{prepared: map[string]bool{}, upstream: serve(t, pki, "upstream", program), ours: serve(t, pki, "orrery", *orrery, "kube-apiserver")}
+	return &pair{upstream: serve(t, pki, "upstream", program), ours: serve(t, pki, "orrery", *orrery, "kube-apiserver")}
 }
 
 // serve starts an API server on an etcd of its own.
@@ -97,25 +99,22 @@ func TestDifferential(t *testing.T) {
 		t.Fatal("known.txt:", err)
 	}
 	both := start(t)
+	results := both.playAll(t.Context(), slices.DeleteFunc(cases, func(c Case) bool { return !strings.Contains(c.Name, *focus) }))
 	report := reporter(t)
 	counts := map[string]*[2]int{}
-	for i, c := range cases {
-		if !strings.Contains(c.Name, *focus) {
-			continue
-		}
-		area, _, _ := strings.Cut(c.Name, "/")
+	for _, r := range results {
+		area, _, _ := strings.Cut(r.name, "/")
 		if counts[area] == nil {
 			counts[area] = new([2]int)
 		}
 		counts[area][0]++
-		found := both.play(t.Context(), c, fmt.Sprintf("case-%d", i))
-		if len(found) == 0 {
+		if len(r.found) == 0 {
 			continue
 		}
 		counts[area][1]++
-		text := c.Name + "\n\t" + strings.Join(found, "\n\t")
+		text := r.name + "\n\t" + strings.Join(r.found, "\n\t")
 		fmt.Fprintln(report, text)
-		if !knows(list, c.Name) {
+		if !knows(list, r.name) {
 			t.Error(text)
 		}
 	}
@@ -125,6 +124,45 @@ func TestDifferential(t *testing.T) {
 		}
 	}
 	summary(t, counts)
+}
+
+// result is what differed in a case.
+type result struct {
+	name  string
+	found []string
+}
+
+// players is how many cases are played at a time.
+const players = 6
+
+// playAll plays those of the files one by one, as some look at the whole server,
+// and then several kinds at a time.
+func (p *pair) playAll(ctx context.Context, cases []Case) []result {
+	results := make([]result, len(cases))
+	groups := map[string][]int{}
+	play := func(i int) {
+		results[i] = result{cases[i].Name, p.play(ctx, cases[i], fmt.Sprintf("case-%d", i))}
+	}
+	for i, c := range cases {
+		if c.Kind == "" {
+			play(i)
+			continue
+		}
+		groups[c.Kind] = append(groups[c.Kind], i)
+	}
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, players)
+	for _, group := range groups {
+		slots <- struct{}{}
+		wait.Go(func() {
+			for _, i := range group {
+				play(i)
+			}
+			<-slots
+		})
+	}
+	wait.Wait()
+	return results
 }
 
 // reporter is where all differences go.
@@ -158,19 +196,23 @@ func summary(t *testing.T, counts map[string]*[2]int) {
 }
 
 // play sends the steps of a case to both, and returns the differences.
-func (p pair) play(ctx context.Context, c Case, ns string) []string {
+func (p *pair) play(ctx context.Context, c Case, ns string) []string {
 	steps := c.Steps
+	prepared := false
 	if c.Shared != "" {
 		ns = c.Shared
-		if !p.prepared[c.Shared] {
+		if _, prepared = p.prepared.LoadOrStore(c.Shared, true); !prepared {
 			steps = append(slices.Clone(c.Prepare), steps...)
 		}
 	}
-	if c.inNamespace() && !p.prepared[c.Shared] {
+	if c.inNamespace() && !prepared {
 		steps = append(slices.Clone(namespace), steps...)
 	}
-	p.prepared[c.Shared] = c.Shared != ""
 	theirs, our := map[string]string{"ns": ns}, map[string]string{"ns": ns}
+	if kept, ok := p.kept.Load(c.Shared); ok && c.Shared != "" {
+		theirs, our = kept.([2]map[string]string)[0], kept.([2]map[string]string)[1]
+	}
+	p.kept.Store(c.Shared, [2]map[string]string{theirs, our})
 	var found []string
 	for _, step := range steps {
 		var wait sync.WaitGroup
@@ -183,6 +225,12 @@ func (p pair) play(ctx context.Context, c Case, ns string) []string {
 		if aErr != nil || bErr != nil {
 			found = append(found, fmt.Sprintf("%supstream %v, ours %v", at, aErr, bErr))
 			continue
+		}
+		if *answers {
+			fmt.Fprintf(os.Stderr, "%s: %s %s: %d %s\n", c.Name, step.Method, step.Path, a.Code, show(a.Body))
+		}
+		if step.Valid && a.Code >= 300 {
+			found = append(found, fmt.Sprintf("%supstream must accept it, and says %d: %s", at, a.Code, show(a.Body)))
 		}
 		if step.Quiet && a.Code < 300 && b.Code < 300 {
 			continue
@@ -228,8 +276,10 @@ func allCases() ([]Case, error) {
 		return nil, err
 	}
 	for _, o := range objects {
-		all = append(all, o.kindCases()...)
-		all = append(all, o.sweepCases()...)
+		for _, c := range append(o.kindCases(), o.sweepCases()...) {
+			c.Kind = o.label
+			all = append(all, c)
+		}
 	}
 	return all, nil
 }

@@ -55,7 +55,7 @@ func (s *server) do(ctx context.Context, step Step, values map[string]string) (A
 		}
 		return text
 	}
-	body := []byte(fill(step.Body))
+	body := []byte(step.Body)
 	contentType, given := step.Header["Content-Type"]
 	if !given && len(body) > 0 {
 		var err error
@@ -64,6 +64,7 @@ func (s *server) do(ctx context.Context, step Step, values map[string]string) (A
 		}
 		contentType = "application/json"
 	}
+	body = []byte(fill(string(body)))
 	req, err := http.NewRequestWithContext(ctx, step.Method, s.url+fill(step.Path), bytes.NewReader(body))
 	if err != nil {
 		return Answer{}, err
