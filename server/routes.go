@@ -162,7 +162,9 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	if k.Deprecated != "" {
 		c.warn(k.Deprecated)
 	}
-	return serve()
+	err = serve()
+	c.flushWarnings() // of what has failed
+	return err
 }
 
 // negotiated is the media type of the reply. Streams of bytes have their own.

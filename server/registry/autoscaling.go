@@ -12,8 +12,9 @@ type hpa = autoscalingv2.HorizontalPodAutoscaler
 
 func autoscalingV2() []*Kind {
 	parts := halves[hpa, autoscalingv2.HorizontalPodAutoscalerSpec, autoscalingv2.HorizontalPodAutoscalerStatus]{
-		spec:   func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerSpec { return &h.Spec },
-		status: func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerStatus { return &h.Status },
+		spec:    func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerSpec { return &h.Spec },
+		status:  func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerStatus { return &h.Status },
+		counted: true,
 	}
 	return []*Kind{kind[hpa, autoscalingv2.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
@@ -30,8 +31,9 @@ func autoscalingV2() []*Kind {
 func autoscalingV1(stored *Kind) []*Kind {
 	type old = autoscalingv1.HorizontalPodAutoscaler
 	parts := halves[old, autoscalingv1.HorizontalPodAutoscalerSpec, autoscalingv1.HorizontalPodAutoscalerStatus]{
-		spec:   func(h *old) *autoscalingv1.HorizontalPodAutoscalerSpec { return &h.Spec },
-		status: func(h *old) *autoscalingv1.HorizontalPodAutoscalerStatus { return &h.Status },
+		spec:    func(h *old) *autoscalingv1.HorizontalPodAutoscalerSpec { return &h.Spec },
+		status:  func(h *old) *autoscalingv1.HorizontalPodAutoscalerStatus { return &h.Status },
+		counted: true,
 	}
 	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},

@@ -26,12 +26,7 @@ func jobKind(gv schema.GroupVersion) *Kind {
 		Validate: validateJob,
 		Columns:  jobColumns(), Row: jobRow,
 		Default: api.DefaultJob,
-		Prepare: func(j, old *batchv1.Job) {
-			parts.prepare(j, old)
-			if old == nil && j.Name != "" {
-				selectOwnPods(j)
-			}
-		},
+		Prepare: parts.prepare,
 		Fields: func(j *batchv1.Job) fields.Set {
 			return fields.Set{"metadata.name": j.Name, "status.successful": itoa(j.Status.Succeeded)}
 		},
@@ -39,7 +34,8 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	}.erase(gv)
 }
 
-// validateJob completes a job whose name is generated, which is known only now.
+// validateJob completes a job first: its name may be generated, and what it is
+// completed with is nobody's in managedFields.
 func validateJob(j, old *batchv1.Job) field.ErrorList {
 	if old == nil {
 		selectOwnPods(j)

@@ -122,7 +122,7 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 
 func podTemplateKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.PodTemplate, corev1.PodTemplateList]{
-		Plural: "podtemplates", CreateOnUpdate: true,
+		Plural:   "podtemplates",
 		Validate: api.ValidatePodTemplate,
 		Columns:  podTemplateColumns(), Row: podTemplateRow,
 		Default: api.DefaultPodTemplate,

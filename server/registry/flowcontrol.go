@@ -21,7 +21,7 @@ func flowcontrolKinds() []*Kind {
 	}
 	return []*Kind{
 		kind[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]{
-			Plural: "flowschemas", Cluster: true, NeedsRevision: true,
+			Plural: "flowschemas", Cluster: true,
 			Validate: api.ValidateFlowSchema,
 			Columns:  flowSchemaColumns(), Row: flowSchemaRow,
 			Default: api.DefaultFlowSchema,
@@ -29,7 +29,7 @@ func flowcontrolKinds() []*Kind {
 			Sub:     Sub{"status": flows.sub()},
 		}.erase(gv),
 		kind[level, flowcontrolv1.PriorityLevelConfigurationList]{
-			Plural: "prioritylevelconfigurations", Cluster: true, NeedsRevision: true,
+			Plural: "prioritylevelconfigurations", Cluster: true,
 			Validate: api.ValidatePriorityLevel,
 			Columns:  priorityLevelColumns(), Row: priorityLevelRow,
 			Default: api.DefaultPriorityLevel,

@@ -8,7 +8,7 @@ import (
 
 func nodeKinds() []*Kind {
 	return []*Kind{kind[nodev1.RuntimeClass, nodev1.RuntimeClassList]{
-		Plural: "runtimeclasses", Cluster: true, NeedsRevision: true,
+		Plural: "runtimeclasses", Cluster: true, NeedsRevision: true, CreateOnUpdate: true,
 		Validate: api.ValidateRuntimeClass,
 		Columns:  runtimeClassColumns(), Row: runtimeClassRow,
 	}.erase(nodev1.SchemeGroupVersion)}

@@ -127,6 +127,7 @@ func TestGracePeriod(t *testing.T) {
 func TestJobSelectsItsOwnPods(t *testing.T) {
 	k := row(t, "batch", "v1", "jobs")
 	j := write(t, k, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", UID: "u"}}, nil)
+	k.Validate(j, nil)
 	want := map[string]string{
 		"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "j", "batch.kubernetes.io/job-name": "j",
 	}

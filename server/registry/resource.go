@@ -25,7 +25,7 @@ func resourceKinds() []*Kind {
 			Prepare: counted(func(c *resourcev1.DeviceClass) *resourcev1.DeviceClassSpec { return &c.Spec }),
 		}.erase(gv),
 		kind[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList]{
-			Plural: "devicetaintrules", Cluster: true,
+			Plural: "devicetaintrules", Cluster: true, NeedsRevision: true,
 			Columns: deviceTaintColumns(), Row: deviceTaintRow,
 			Default: api.DefaultDeviceTaintRule,
 			Prepare: taints.prepare,

@@ -23,7 +23,7 @@ func storageKinds() []*Kind {
 			Sub:     Sub{"status": csiNodes.sub()},
 		}.erase(gv),
 		kind[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]{
-			Plural: "csistoragecapacities",
+			Plural: "csistoragecapacities", NeedsRevision: true,
 		}.erase(gv),
 		kind[storagev1.StorageClass, storagev1.StorageClassList]{
 			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
