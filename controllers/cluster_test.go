@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -41,6 +41,7 @@ import (
 	"orrery.dev/server"
 	"orrery.dev/server/admission"
 	"orrery.dev/server/auth"
+	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -93,7 +94,7 @@ func startCluster(t *testing.T) *cluster {
 			return known, ok, err
 		}),
 		Tokens:    issuer,
-		Documents: discovery{kinds},
+		Documents: documents{openapi.New(kinds, openapi.Options{Version: "v1.37.2"})},
 		Version:   version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
 		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
 	})
@@ -151,55 +152,17 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// discovery serves the lists of groups and resources from the table of kinds.
-type discovery struct{ kinds *registry.Table }
+// documents serves discovery and OpenAPI.
+type documents struct{ *openapi.Documents }
 
-func (d discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var reply any
-	groups := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	seen := map[string]int{}
-	for _, gv := range d.kinds.Versions() {
-		path := "/apis/" + gv.String()
-		if gv.Group == "" {
-			path = "/api/" + gv.Version
-		} else {
-			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-			if i, ok := seen[gv.Group]; ok {
-				groups.Groups[i].Versions = append(groups.Groups[i].Versions, v)
-			} else {
-				seen[gv.Group] = len(groups.Groups)
-				groups.Groups = append(groups.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-			}
-		}
-		if r.URL.Path != path {
-			continue
-		}
-		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
-		for _, k := range d.kinds.Kinds() {
-			if k.GroupVersion() == gv {
-				verbs := []string{}
-				for _, v := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} {
-					if k.Can(v) {
-						verbs = append(verbs, v)
-					}
-				}
-				list.APIResources = append(list.APIResources, metav1.APIResource{Name: k.Plural, Kind: k.Kind, Namespaced: k.Namespaced, Verbs: verbs})
-			}
-		}
-		reply = list
-	}
-	switch r.URL.Path {
-	case "/api":
-		reply = &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
-	case "/apis":
-		reply = groups
-	}
-	if reply == nil {
+func (d documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
+	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(reply)
+	w.Header().Set("Content-Type", doc.ContentType)
+	_, _ = w.Write(doc.Body) // the client sees if it comes short
 }
 
 func (c *cluster) addNode() {
@@ -351,6 +314,7 @@ func TestStories(t *testing.T) {
 		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
 		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory}, {"trust bundle", trustBundleStory},
 		{"migration", migrationStory}, {"migrated definition", migratedDefinitionStory},
+		{"policy", policyStory},
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(t, c) })
 	}
@@ -708,6 +672,37 @@ func migratedDefinitionStory(t *testing.T, c *cluster) {
 		text, err := raw.Get().AbsPath(path, "toys.example.org").SetHeader("Accept", "application/json").DoRaw(t.Context())
 		if err != nil || !strings.Contains(string(text), `"storedVersions":["v2"]`) || !strings.Contains(string(text), "MigrationSucceeded") || !strings.Contains(string(text), "Established") {
 			return fmt.Errorf("%v: %s", err, text)
+		}
+		return nil
+	})
+}
+
+// policyStory has a policy with an expression that is wrong for Deployments, and
+// one that is right.
+func policyStory(t *testing.T, c *cluster) {
+	policies := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	for name, expression := range map[string]string{"right": "object.spec.replicas > 1", "wrong": "object.spec.replicas > '1'", "variable": "variables.n > '1'"} {
+		_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+			}}}},
+			Variables:   []admissionv1.Variable{{Name: "n", Expression: "object.spec.replicas"}},
+			Validations: []admissionv1.Validation{{Expression: expression}},
+		}}, metav1.CreateOptions{})
+		check(t, err)
+	}
+	eventually(t, func() error {
+		for name, want := range map[string]int{"right": 0, "wrong": 1, "variable": 1} {
+			p, err := policies.Get(t.Context(), name, metav1.GetOptions{})
+			check(t, err)
+			if p.Status.ObservedGeneration != 1 || p.Status.TypeChecking == nil || len(p.Status.TypeChecking.ExpressionWarnings) != want {
+				return fmt.Errorf("%s: %+v", name, p.Status)
+			}
+			for _, w := range p.Status.TypeChecking.ExpressionWarnings {
+				if w.FieldRef != "spec.validations[0].expression" || !strings.Contains(w.Warning, "apps/v1, Kind=Deployment: ") || !strings.Contains(w.Warning, "found no matching overload for '_>_' applied to '(int, string)'") {
+					return fmt.Errorf("%s: %+v", name, w)
+				}
+			}
 		}
 		return nil
 	})
