@@ -9,11 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -46,6 +49,7 @@ func newResourceQuota(e *env) Controller {
 		"replicasets.apps": e.replicaSets(), "deployments.apps": e.factory.Apps().V1().Deployments().Informer(),
 		"statefulsets.apps": e.factory.Apps().V1().StatefulSets().Informer(),
 		"jobs.batch":        e.factory.Batch().V1().Jobs().Informer(), "cronjobs.batch": e.factory.Batch().V1().CronJobs().Informer(),
+		"resourceclaims.resource.k8s.io": e.factory.Resource().V1().ResourceClaims().Informer(),
 	}
 	out := Controller{Name: "resourcequota-controller", Writes: []string{"resourcequotas"}, Workers: 5, Sync: c.sync, Reads: []Source{when(wakesSelf(c.informer), limitsChanged)}}
 	for name, informer := range c.watched {
@@ -150,6 +154,13 @@ func (c *quotaController) usage(ctx context.Context, quota *corev1.ResourceQuota
 		total := resource.Quantity{}
 		for _, claim := range inNamespace[*corev1.PersistentVolumeClaim](c.watched["persistentvolumeclaims"], ns) {
 			total.Add(claimUsage(claim, name))
+		}
+		return total, true, nil
+	}
+	if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
+		total := resource.Quantity{}
+		for _, claim := range inNamespace[*resourcev1.ResourceClaim](c.watched["resourceclaims.resource.k8s.io"], ns) {
+			total.Add(api.ClaimedDevices(claim)[name])
 		}
 		return total, true, nil
 	}

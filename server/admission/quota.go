@@ -42,17 +42,24 @@ type charge struct {
 }
 
 func (q quotas) admit(ctx context.Context, r *Request) error {
-	delta := quotaDelta(r)
-	if len(delta) == 0 {
+	delta, all := quotaDelta(r), entered(r)
+	if len(delta)+len(all) == 0 {
 		return nil
 	}
-	all, err := list[*corev1.ResourceQuota](ctx, q.reader, quotaResource(), r.Namespace)
-	if err != nil || len(all) == 0 {
+	quotas, err := list[*corev1.ResourceQuota](ctx, q.reader, quotaResource(), r.Namespace)
+	if err != nil || len(quotas) == 0 {
 		return err
 	}
 	var charges []charge
-	for _, quota := range all {
-		cost, err := r.cost(quota, delta)
+	for _, quota := range quotas {
+		usage := delta
+		if len(all) > 0 && !inScopes(quota, r.Old) {
+			usage = all
+		}
+		if len(usage) == 0 {
+			continue
+		}
+		cost, err := r.cost(quota, usage)
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,13 @@ func TestResourceQuota(t *testing.T) {
 	bestEffortOnly := func(q *corev1.ResourceQuota) {
 		q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
 	}
+	terminatingOnly := func(q *corev1.ResourceQuota) {
+		q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+	}
+	deadline := func(p *corev1.Pod) *corev1.Pod {
+		p.Spec.ActiveDeadlineSeconds = new(int64)
+		return p
+	}
 	for _, c := range []struct {
 		name  string
 		quota *corev1.ResourceQuota
@@ -53,6 +60,15 @@ func TestResourceQuota(t *testing.T) {
 		{"scope", newQuota("q", texts{"pods": "0"}, texts{"pods": "0"}, bestEffortOnly), request(Create, "pods", newPod("p"), nil), `pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`, nil},
 		{"node ports", newQuota("q", texts{"services.nodeports": "0"}, texts{"services.nodeports": "0"}), request(Update, "services", newService("s", corev1.ServiceTypeNodePort), newService("s", corev1.ServiceTypeClusterIP)), `services "s" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=0, limited: services.nodeports=0`, nil},
 		{"less", newQuota("q", texts{"services.nodeports": "0"}, texts{"services.nodeports": "1"}), request(Update, "services", newService("s", corev1.ServiceTypeClusterIP), newService("s", corev1.ServiceTypeNodePort)), "", texts{"services.nodeports": "0"}},
+		{
+			"comes under a deadline", newQuota("q", texts{"pods": "1", "requests.cpu": "1"}, texts{"pods": "0", "requests.cpu": "0"}, terminatingOnly), request(Update, "pods", deadline(cpuPod("1")), cpuPod("1")),
+			"", texts{"pods": "1", "requests.cpu": "1"},
+		},
+		{
+			"comes under one too many", newQuota("q", texts{"pods": "0"}, texts{"pods": "0"}, terminatingOnly), request(Update, "pods", deadline(cpuPod("1")), cpuPod("1")),
+			`pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`, nil,
+		},
+		{"was under no scope", newQuota("q", texts{"pods": "0"}, texts{"pods": "1"}), request(Update, "pods", deadline(newPod("p")), newPod("p")), "", texts{"pods": "1"}},
 		{"update of a pod", newQuota("q", texts{"pods": "0"}, texts{"pods": "0"}), request(Update, "pods", newPod("p"), newPod("p")), "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/sets"
 	podresource "k8s.io/component-helpers/resource"
+
+	"orrery.dev/api"
 )
 
 // quotaDelta is what a write adds to what a namespace uses.
@@ -24,10 +27,23 @@ func quotaDelta(r *Request) corev1.ResourceList {
 			usage[old] = one()
 		}
 		return usage
-	case r.Is("", "pods/resize"), r.Is("", "services"), r.Is("", "persistentvolumeclaims"):
+	case r.Is("", "pods/resize"), r.Is("", "services"), r.Is("", "persistentvolumeclaims"), r.Is(resourcev1.GroupName, "resourceclaims"):
 		return subtract(quotaUsage(r.Object), quotaUsage(r.Old))
 	}
 	return nil
+}
+
+// entered is what an update adds to a quota that the object was not in before,
+// and is now that it has a deadline, or none: all that it uses.
+func entered(r *Request) corev1.ResourceList {
+	pod, ok1 := r.Object.(*corev1.Pod)
+	old, ok2 := r.Old.(*corev1.Pod)
+	if r.Operation != Update || r.Subresource != "" || !ok1 || !ok2 || (pod.Spec.ActiveDeadlineSeconds == nil) == (old.Spec.ActiveDeadlineSeconds == nil) {
+		return nil
+	}
+	usage := podUsage(pod)
+	usage[corev1.ResourcePods] = one()
+	return usage
 }
 
 // plainCounts are the kinds that had a name in quotas before count/ came.
@@ -82,6 +98,8 @@ func quotaUsage(obj runtime.Object) corev1.ResourceList {
 		return serviceUsage(o)
 	case *corev1.PersistentVolumeClaim:
 		return claimUsage(o)
+	case *resourcev1.ResourceClaim:
+		return api.ClaimedDevices(o)
 	}
 	return corev1.ResourceList{}
 }
