@@ -2,7 +2,6 @@ package encryption
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"orrery.dev/server/reload"
 )
 
 // Config says where the configuration is.
@@ -25,17 +26,19 @@ type Config struct {
 	Log      *slog.Logger // nil: slog.Default()
 }
 
-// How often the file is looked at, and how soon again after trouble with it.
+// lookInterval is how often the file is looked at; startTimeout is how long the
+// plugins of a set may take to answer before it is in use.
 const (
-	lookInterval  = time.Minute
-	retryInterval = 10 * time.Second
+	lookInterval = time.Minute
+	startTimeout = 10 * time.Second
 )
 
 // Encryption is the configuration in force. It implements
 // value.ResourceTransformers.
 type Encryption struct {
 	config  Config
-	metrics *reloadMetrics
+	loaded  []byte // what the file said at the start
+	metrics *reload.Metrics
 	now     atomic.Pointer[set] // changed by Run only
 }
 
@@ -45,44 +48,40 @@ func New(c Config) (*Encryption, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	e := &Encryption{config: c, metrics: newReloadMetrics(c.ServerID)}
-	first, err := e.read()
+	raw, err := os.ReadFile(c.File)
+	if err != nil {
+		return nil, fmt.Errorf("error reading encryption provider configuration file %q: %w", c.File, err)
+	}
+	e := &Encryption{config: c, loaded: raw}
+	first, err := e.makeSet(raw)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), retryInterval)
+	e.metrics = reload.NewMetrics("apiserver_encryption_config_controller", c.ServerID, raw)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := first.check(ctx); err != nil {
 		c.Log.Warn("encryption at rest is not available yet", "err", err)
 	}
 	e.now.Store(first)
-	e.metrics.inForce(first.hash)
 	return e, nil
 }
 
-// read makes a set of the file as it is now.
-func (e *Encryption) read() (*set, error) {
-	raw, err := os.ReadFile(e.config.File)
-	if err != nil {
-		return nil, fmt.Errorf("error while parsing file: error while loading file: error reading encryption provider configuration file %q: %w", e.config.File, err)
-	}
+// makeSet makes a set of the file's content.
+func (e *Encryption) makeSet(raw []byte) (*set, error) {
 	if len(raw) == 0 {
-		return nil, fmt.Errorf("error while parsing file: error while loading file: encryption provider configuration file %q is empty", e.config.File)
+		return nil, fmt.Errorf("encryption provider configuration file %q is empty", e.config.File)
 	}
 	config, err := parse(raw, e.config.Reload)
 	if err != nil {
-		return nil, fmt.Errorf("error while parsing file: error decoding encryption provider configuration file %q: %w", e.config.File, err)
+		return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", e.config.File, err)
 	}
 	s, err := newSet(config, e.config.ServerID)
 	if err != nil {
 		return nil, fmt.Errorf("error while building transformers: %w", err)
 	}
-	s.hash = hashOf(raw)
 	return s, nil
 }
-
-// hashOf stands for a file's content, which is a secret.
-func hashOf(raw []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(raw)) }
 
 // TransformerForResource seals the values of a resource by whatever set is in
 // force when it is used.
@@ -97,92 +96,54 @@ func (e *Encryption) Watched() bool { return e.config.Reload || len(e.now.Load()
 func (e *Encryption) Check(ctx context.Context) error { return e.now.Load().check(ctx) }
 
 // Collectors are the package's own metrics.
-func (e *Encryption) Collectors() []prometheus.Collector { return e.metrics.collectors() }
+func (e *Encryption) Collectors() []prometheus.Collector { return e.metrics.Collectors() }
 
 // Run keeps the plugins' keys fresh, and the set in step with the file, until ctx
 // ends.
 func (e *Encryption) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for {
-		current := e.now.Load()
+	keep := func(s *set) (retire context.CancelFunc) {
 		inUse, retire := context.WithCancel(ctx)
-		running.Go(func() { current.keep(inUse, e.config.Log) })
-		next := e.awaitChange(ctx, current)
-		if next == nil {
-			retire()
-			return nil
-		}
-		e.now.Store(next)
-		e.config.Log.Info("encryption at rest has a new configuration", "file", e.config.File)
-		running.Go(func() {
-			sleep(ctx, current.grace()) // for what is being encrypted
-			retire()
-		})
+		running.Go(func() { s.keep(inUse, e.config.Log) })
+		return retire
 	}
-}
-
-// awaitChange returns the set that is to follow current, or nil when ctx ends.
-func (e *Encryption) awaitChange(ctx context.Context, current *set) *set {
+	retire := keep(e.now.Load())
+	defer func() { retire() }()
 	if !e.config.Reload {
 		<-ctx.Done()
 		return nil
 	}
-	pause := lookInterval
-	for sleep(ctx, pause) {
-		pause = lookInterval
-		next, err := e.changed(ctx, current)
-		if ctx.Err() != nil {
-			next.close()
-			return nil
-		}
+	file := reload.File{Path: e.config.File, Interval: lookInterval, Loaded: e.loaded, Metrics: e.metrics, Log: e.config.Log}
+	file.Follow(ctx, func(ctx context.Context, raw []byte) (again bool, err error) {
+		next, err := e.ready(ctx, raw)
 		if err != nil {
-			e.metrics.failed()
-			e.config.Log.Error("encryption at rest keeps its configuration", "file", e.config.File, "err", err)
-			pause = retryInterval
-			continue
+			return true, err
 		}
-		if next != nil {
-			e.metrics.succeeded(next.hash)
-			return next
-		}
-	}
+		old, retireOld := e.now.Swap(next), retire
+		retire = keep(next)
+		running.Go(func() {
+			reload.Sleep(ctx, old.grace()) // for what is being encrypted
+			retireOld()
+		})
+		return false, nil
+	})
 	return nil
 }
 
-// changed returns what the file says now, nil if that is what it said before. A
-// set whose plugins don't answer is an error.
-func (e *Encryption) changed(ctx context.Context, current *set) (*set, error) {
-	raw, err := os.ReadFile(e.config.File)
+// ready makes a set whose plugins answer.
+func (e *Encryption) ready(ctx context.Context, raw []byte) (*set, error) {
+	next, err := e.makeSet(raw)
 	if err != nil {
 		return nil, err
 	}
-	if hashOf(raw) == current.hash {
-		return nil, nil
-	}
-	next, err := e.read()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, max(next.grace(), retryInterval))
+	ctx, cancel := context.WithTimeout(ctx, max(next.grace(), startTimeout))
 	defer cancel()
 	for err = next.check(ctx); err != nil; err = next.check(ctx) {
-		if !sleep(ctx, 100*time.Millisecond) {
-			next.close()
+		if !reload.Sleep(ctx, 100*time.Millisecond) {
+			next.stop()
 			return nil, fmt.Errorf("health check for new transformers failed: %w", err)
 		}
 	}
 	return next, nil
-}
-
-// sleep waits and reports true, or false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -16,6 +16,8 @@ import (
 	kmstypes "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
 	kmsmetrics "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/metrics"
 	"k8s.io/kms/pkg/service"
+
+	"orrery.dev/server/reload"
 )
 
 // How often a plugin is asked for its status, well and ill; how long its answer
@@ -76,7 +78,7 @@ func (p *plugin) transformer() value.Transformer {
 // keep asks the plugin again and again until ctx ends.
 func (p *plugin) keep(ctx context.Context, log *slog.Logger) {
 	well := true
-	for pause := time.Duration(0); sleep(ctx, pause); {
+	for pause := time.Duration(0); reload.Sleep(ctx, pause); {
 		err := p.check(ctx)
 		if pause = askWell; err != nil {
 			pause = askIll

@@ -23,7 +23,6 @@ import (
 type set struct {
 	byResource map[schema.GroupResource]value.Transformer
 	plugins    []*plugin
-	hash       string             // of the file
 	stop       context.CancelFunc // closes the connections to the plugins
 }
 
@@ -107,19 +106,13 @@ func (s *set) check(ctx context.Context) error {
 
 // keep looks after the plugins until ctx ends, and closes the set.
 func (s *set) keep(ctx context.Context, log *slog.Logger) {
-	defer s.close()
+	defer s.stop()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, p := range s.plugins {
 		running.Go(func() { p.keep(ctx, log) })
 	}
 	<-ctx.Done()
-}
-
-func (s *set) close() {
-	if s != nil {
-		s.stop()
-	}
 }
 
 // grace is how long a set that was replaced may still be in use.
