@@ -379,7 +379,7 @@ func TestImpersonation(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	code, body = c.do("GET", "/api/v1/pods", "", map[string]string{"Authorization": "Bearer bob", "Impersonate-User": "admin"})
-	if s := status(t, body); code != 403 || s.Message != `users "admin" is forbidden: User "bob" cannot impersonate resource "users" in API group "" at the cluster scope` {
+	if s := status(t, body); code != 403 || s.Message != `pods is forbidden: User "bob" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope` {
 		t.Errorf("%d %s", code, body)
 	}
 }

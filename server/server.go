@@ -148,6 +148,7 @@ type Server struct {
 	kubelet  *kubelet
 	metrics  *metrics
 	health   *health
+	modes    modeMemory
 	// reads and writes hold a token for each request in flight.
 	reads, writes chan struct{}
 
