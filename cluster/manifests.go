@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,6 +23,9 @@ type ControlPlane struct {
 	PodCIDR     string
 	APIPort     int32
 	EtcdCluster string // --initial-cluster
+	// APIServerArgs are further flags of the API server, APIServerMounts further
+	// directories that it may read. Those of files that flags name need no mention.
+	APIServerArgs, APIServerMounts []string
 }
 
 // component is one static pod: a program of the control plane.
@@ -71,7 +75,7 @@ func (c ControlPlane) components() []component {
 		probe:  probe{corev1.URISchemeHTTP, 2381, "/livez", "/readyz"},
 	}, {
 		name: "kube-apiserver", cpu: "250m",
-		args: []string{
+		args: WithArgs([]string{
 			"--advertise-address=" + c.NodeIP,
 			fmt.Sprintf("--secure-port=%d", c.APIPort),
 			"--allow-privileged=true",
@@ -98,8 +102,8 @@ func (c ControlPlane) components() []component {
 			"--service-cluster-ip-range=" + c.ServiceCIDR,
 			"--tls-cert-file=" + pki("apiserver.crt"),
 			"--tls-private-key-file=" + pki("apiserver.key"),
-		},
-		mounts: []string{pki("")},
+		}, c.APIServerArgs),
+		mounts: distinct(slices.Concat([]string{pki("")}, argMounts(c.APIServerArgs), c.APIServerMounts)),
 		probe:  probe{corev1.URISchemeHTTPS, c.APIPort, "/livez", "/readyz"},
 	}, {
 		name: "kube-controller-manager", cpu: "200m",

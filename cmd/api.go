@@ -6,7 +6,6 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"orrery.dev/api"
 	"orrery.dev/cluster"
@@ -63,11 +61,18 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
-	authn, err := o.authenticator(store, issuer)
+	who, err := o.authz.authorizerConfig(server.AuthSource{Store: store}, log)
 	if err != nil {
 		return nil, err
 	}
-	authz, err := auth.NewAuthorizer(server.AuthSource{Store: store})
+	if allowsAll(who) {
+		o.authn.anonymous = false
+	}
+	authn, jwts, err := o.authenticator(store, issuer, log)
+	if err != nil {
+		return nil, err
+	}
+	authz, err := auth.NewAuthorizer(who)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +92,11 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	hub := server.NewStream(kinds, store, authz, log)
 	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
 	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run}}
+	metrics := append(sealing.metrics(), authz.Collectors()...)
+	if jwts != nil {
+		parts.others = append(parts.others, jwts.Run)
+		metrics = append(metrics, jwts.Collectors()...)
+	}
 	dashboard, err := o.dashboard(authn, parts)
 	if err != nil {
 		return nil, err
@@ -105,7 +115,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	parts.server, err = server.New(server.Config{
 		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
-		Authenticator: authn, Anonymous: o.anonymous, Authorizer: authz, Rules: authz,
+		Authenticator: authn, Authorizer: authz, Rules: authz,
 		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
 		Version:          versionInfo(),
@@ -114,7 +124,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		ProxyCertificate:   proxyCertificate,
 		AuthenticationInfo: info,
 		Health:             append([]server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}}, sealing.health()...),
-		Metrics:            sealing.metrics(),
+		Metrics:            metrics,
 		Audit:              auditor,
 		Components:         o.components,
 		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
@@ -166,16 +176,15 @@ func (o *apiOptions) authenticationInfo() (map[string]string, error) {
 		}
 		info[key] = string(data)
 	}
-	if o.proxyCA != "" {
-		names, err := json.Marshal(o.proxyNames)
+	if o.proxyCA == "" {
+		return info, nil
+	}
+	for key, names := range o.proxyInfo() {
+		text, err := json.Marshal(names)
 		if err != nil {
 			return nil, err
 		}
-		info["requestheader-allowed-names"] = string(names)
-		info["requestheader-username-headers"] = `["X-Remote-User"]`
-		info["requestheader-uid-headers"] = `["X-Remote-Uid"]`
-		info["requestheader-group-headers"] = `["X-Remote-Group"]`
-		info["requestheader-extra-headers-prefix"] = `["X-Remote-Extra-"]`
+		info[key] = string(text)
 	}
 	return info, nil
 }
@@ -233,16 +242,16 @@ func (p *apiParts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (o *apiOptions) tokenIssuer(store *storage.Store) (*auth.Issuer, error) {
-	raw, err := os.ReadFile(o.signingKey)
+	raw, err := os.ReadFile(o.accounts.signingKey)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
 	}
 	key, err := auth.ParsePrivateKey(raw)
 	if err != nil {
-		return nil, fmt.Errorf("--service-account-signing-key-file %s: %w", o.signingKey, err)
+		return nil, fmt.Errorf("--service-account-signing-key-file %s: %w", o.accounts.signingKey, err)
 	}
 	var others []crypto.PublicKey
-	for _, file := range o.verifyKeys {
+	for _, file := range o.accounts.verifyKeys {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("--service-account-key-file: %w", err)
@@ -253,34 +262,13 @@ func (o *apiOptions) tokenIssuer(store *storage.Store) (*auth.Issuer, error) {
 		}
 		others = append(others, keys...)
 	}
-	return auth.NewIssuer(auth.IssuerConfig{URL: o.issuer, Key: key, Others: others, Reader: store, Writer: store})
-}
-
-func (o *apiOptions) authenticator(store *storage.Store, issuer *auth.Issuer) (*auth.Authenticator, error) {
-	config := auth.Config{
-		ProxyNames:  o.proxyNames,
-		Tokens:      []authenticator.Token{issuer, auth.BootstrapTokens{Reader: store}},
-		Audiences:   []string{o.issuer},
-		NoAnonymous: !o.anonymous,
+	if o.accounts.maxLife != 0 && o.accounts.maxLife < time.Hour {
+		return nil, fmt.Errorf("--service-account-max-token-expiration: the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
 	}
-	pool := func(flag, file string) (func() *x509.CertPool, error) {
-		if file == "" {
-			return nil, nil
-		}
-		certificates, err := cluster.NewReloadingPool(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
-		}
-		return certificates.Pool, nil
-	}
-	var err error
-	if config.ClientCAs, err = pool("--client-ca-file", o.clientCA); err != nil {
-		return nil, err
-	}
-	if config.ProxyCAs, err = pool("--requestheader-client-ca-file", o.proxyCA); err != nil {
-		return nil, err
-	}
-	return auth.NewAuthenticator(config), nil
+	return auth.NewIssuer(auth.IssuerConfig{
+		URL: o.accounts.issuers[0], Also: o.accounts.issuers[1:], Key: key, Others: others, Audiences: o.apiAudiences(), JWKSURL: o.accounts.jwksURI,
+		MaxLife: o.accounts.maxLife, NotExtended: !o.accounts.extend, Reader: store, Writer: store,
+	})
 }
 
 func (o *apiOptions) kubeletTLS() (*tls.Config, error) {
@@ -305,7 +293,7 @@ func (o *apiOptions) kubeletTLS() (*tls.Config, error) {
 // dashboard makes the page's handler. It forwards to the API server that it is
 // part of.
 func (o *apiOptions) dashboard(authn *auth.Authenticator, api http.Handler) (*web.Dashboard, error) {
-	raw, err := os.ReadFile(o.signingKey)
+	raw, err := os.ReadFile(o.accounts.signingKey)
 	if err != nil {
 		return nil, err
 	}

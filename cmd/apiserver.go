@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -34,12 +35,12 @@ type apiOptions struct {
 	kubeletCert, kubeletKey, kubeletCA string
 	proxyCA, proxyCert, proxyKey       string
 	proxyNames                         []string
-	issuer, signingKey                 string
-	verifyKeys                         []string
 	serviceCIDR                        string
 	audit                              audit.Config
 	disabledAdmission                  []string
-	anonymous                          bool
+	authn                              authnFlags
+	accounts                           accountFlags
+	authz                              authzFlags
 	encryption                         encryptionFlags
 	ignored                            ignoredFlags
 
@@ -54,9 +55,7 @@ type apiOptions struct {
 // ignoredFlags are accepted since manifests carry them, and change nothing: what
 // they ask for is always so here.
 type ignoredFlags struct {
-	allowPrivileged, bootstrapTokens             bool
-	authorizationMode                            string
-	userHeaders, uidHeaders, groupHeaders, extra []string
+	allowPrivileged bool
 }
 
 func newAPIServerCommand() *cobra.Command {
@@ -65,7 +64,12 @@ func newAPIServerCommand() *cobra.Command {
 		Use: "kube-apiserver", Short: "Serve the Kubernetes API: the only way to the cluster's state", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runAPIServer(c.Context(), o) },
 	}
-	f := c.Flags()
+	o.flags(c.Flags())
+	return c
+}
+
+// flags binds the flags. What is not given on a command line has its default.
+func (o *apiOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.etcdServers, "etcd-servers", []string{"https://127.0.0.1:2379"}, "URLs of etcd's members")
 	f.StringVar(&o.etcdCA, "etcd-cafile", "", "authority of etcd's certificates")
 	f.StringVar(&o.etcdCert, "etcd-certfile", "", "client certificate for etcd")
@@ -83,27 +87,18 @@ func newAPIServerCommand() *cobra.Command {
 	f.StringVar(&o.proxyKey, "proxy-client-key-file", "", "its key")
 	f.StringVar(&o.proxyCA, "requestheader-client-ca-file", "", "authority of front proxies")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "names of front proxies (default: any that the authority vouches for)")
-	f.StringVar(&o.issuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens")
-	f.StringVar(&o.signingKey, "service-account-signing-key-file", "", "key that signs service account tokens")
-	f.StringSliceVar(&o.verifyKeys, "service-account-key-file", nil, "keys that service account tokens are checked with")
 	f.StringVar(&o.serviceCIDR, "service-cluster-ip-range", "10.96.0.0/12", "addresses of Services")
 	auditFlags(&o.audit, f)
 	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
-	f.BoolVar(&o.anonymous, "anonymous-auth", true, "let requests without credentials in as system:anonymous")
+	o.authn.flags(f)
+	o.accounts.flags(f)
+	o.authz.flags(f)
 	o.encryption.flags(f)
-	o.ignored.flags(c)
-	return c
+	o.ignored.flags(f)
 }
 
-func (i *ignoredFlags) flags(c *cobra.Command) {
-	f := c.Flags()
+func (i *ignoredFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&i.allowPrivileged, "allow-privileged", true, "always true")
-	f.BoolVar(&i.bootstrapTokens, "enable-bootstrap-token-auth", true, "always true")
-	f.StringVar(&i.authorizationMode, "authorization-mode", "Node,RBAC", "always Node,RBAC")
-	f.StringSliceVar(&i.userHeaders, "requestheader-username-headers", nil, "always X-Remote-User")
-	f.StringSliceVar(&i.uidHeaders, "requestheader-uid-headers", nil, "always X-Remote-Uid")
-	f.StringSliceVar(&i.groupHeaders, "requestheader-group-headers", nil, "always X-Remote-Group")
-	f.StringSliceVar(&i.extra, "requestheader-extra-headers-prefix", nil, "always X-Remote-Extra-")
 }
 
 func runAPIServer(ctx context.Context, o apiOptions) error {

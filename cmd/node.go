@@ -146,6 +146,7 @@ func (n *node) manifests(context.Context) error {
 	return cluster.ControlPlane{
 		Layout: n.layout, NodeName: n.nodeName, NodeIP: n.nodeIP, Image: n.image,
 		ServiceCIDR: n.serviceCIDR, PodCIDR: n.podCIDR, APIPort: 6443,
+		APIServerArgs: n.apiServerArgs, APIServerMounts: n.apiServerMounts,
 		EtcdCluster: fmt.Sprintf("%s=https://%s", n.nodeName, net.JoinHostPort(n.nodeIP, "2380")),
 	}.WriteManifests()
 }

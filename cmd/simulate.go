@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -83,7 +84,10 @@ func runSimulated(ctx context.Context, out io.Writer, o upOptions) error {
 			}); err != nil {
 				return err
 			}
-			flags := simulatedAPI(layout, host, port, o.serviceCIDR)
+			flags, err := simulatedAPI(layout, host, port, o.serviceCIDR, o.apiServerArgs)
+			if err != nil {
+				return fmt.Errorf("--apiserver-arg: %w", err)
+			}
 			flags.dialAgents, flags.agentName = faces.agents.Dial, "localhost"
 			return serveSimulated(ctx, out, say, layout, flags, store, faces, o, log)
 		},
@@ -154,19 +158,26 @@ func simulatedEtcd(layout cluster.Layout) cluster.EtcdConfig {
 		ListenClientURLs: socket("etcd.sock"), ListenPeerURLs: socket("etcd-peer.sock")}
 }
 
-func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR string) apiOptions {
+// simulatedAPI is the API server as a command line would have it, with further
+// flags.
+func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR string, further []string) (apiOptions, error) {
 	pki := layout.PKI
-	return apiOptions{
-		bind: host, advertise: host, port: port, anonymous: true,
-		cert: pki("apiserver.crt"), key: pki("apiserver.key"), clientCA: pki("ca.crt"),
-		kubeletCert: pki("apiserver-kubelet-client.crt"), kubeletKey: pki("apiserver-kubelet-client.key"), kubeletCA: pki("ca.crt"),
-		proxyCert: pki("front-proxy-client.crt"), proxyKey: pki("front-proxy-client.key"),
-		proxyCA: pki("front-proxy-ca.crt"), proxyNames: []string{"front-proxy-client"},
-		issuer: "https://kubernetes.default.svc.cluster.local", signingKey: pki("sa.key"), verifyKeys: []string{pki("sa.pub")},
-		serviceCIDR: serviceCIDR,
-		// They run in this process: where one ends, all do.
-		components: []server.Check{{Name: "scheduler", Ask: inProcess}, {Name: "controller-manager", Ask: inProcess}, {Name: "etcd-0", Ask: inProcess}},
-	}
+	var o apiOptions
+	f := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	o.flags(f)
+	err := f.Parse(cluster.WithArgs([]string{
+		"--bind-address=" + host, "--advertise-address=" + host, fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"), "--client-ca-file=" + pki("ca.crt"),
+		"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"), "--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
+		"--kubelet-certificate-authority=" + pki("ca.crt"),
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--service-account-signing-key-file=" + pki("sa.key"), "--service-account-key-file=" + pki("sa.pub"),
+		"--service-cluster-ip-range=" + serviceCIDR,
+	}, further))
+	// They run in this process: where one ends, all do.
+	o.components = []server.Check{{Name: "scheduler", Ask: inProcess}, {Name: "controller-manager", Ask: inProcess}, {Name: "etcd-0", Ask: inProcess}}
+	return o, err
 }
 
 func inProcess(context.Context) (string, error) { return "ok", nil }

@@ -40,6 +40,8 @@ type upOptions struct {
 	registryConfig  string
 	cgroupRoot      string
 	address         string
+	apiServerArgs   []string
+	apiServerMounts []string
 }
 
 func newUpCommand() *cobra.Command {
@@ -81,6 +83,8 @@ run their pods. It stops with Ctrl-C.`,
 	f.StringVar(&o.nodeIP, "node-ip", "", "address of this node (default: that of the default route)")
 	f.StringVar(&o.runtimeEndpoint, "container-runtime-endpoint", "", "CRI socket of another container runtime (default: containerd, which comes along)")
 	networkFlags(f, &o)
+	f.StringArrayVar(&o.apiServerArgs, "apiserver-arg", nil, "further flag of the API server, such as --audit-policy-file=/etc/orrery/audit.yaml; repeatable")
+	f.StringArrayVar(&o.apiServerMounts, "apiserver-mount", nil, "directory that the API server may read, beside those of the files that its flags name; repeatable")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait until the cluster is usable")
 	f.BoolVar(&o.foreground, "foreground", os.Getpid() == 1, "stay, and stop the cluster at the end")
 	f.BoolVar(&o.simulate, "simulate", false, "simulate the nodes; no root needed")
@@ -185,6 +189,11 @@ func (o *upOptions) complete() error {
 	}
 	if net.ParseIP(o.nodeIP) == nil {
 		return fmt.Errorf("--node-ip %q is not an address", o.nodeIP)
+	}
+	for _, dir := range o.apiServerMounts {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("--apiserver-mount %q is not an absolute path", dir)
+		}
 	}
 	for flag, cidr := range map[string]string{"--service-cidr": o.serviceCIDR, "--pod-cidr": o.podCIDR} {
 		if _, _, err := net.ParseCIDR(cidr); err != nil {

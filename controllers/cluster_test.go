@@ -66,7 +66,7 @@ func startCluster(t *testing.T) *cluster {
 	memory := storage.NewMemory()
 	store := storage.New(memory, storage.Options{})
 	kinds := registry.NewBuiltinTable()
-	authz, err := auth.NewAuthorizer(server.AuthSource{Store: store})
+	authz, err := auth.NewAuthorizer(auth.AuthorizerConfig{Source: server.AuthSource{Store: store}})
 	check(t, err)
 	addresses, err := admission.NewAddresses(store, store, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
 	check(t, err)

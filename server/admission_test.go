@@ -28,7 +28,7 @@ func startGuarded(t *testing.T) *cluster {
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return start(t, func(c *Config) {
-		authz, err := auth.NewAuthorizer(AuthSource{Store: c.Store})
+		authz, err := auth.NewAuthorizer(auth.AuthorizerConfig{Source: AuthSource{Store: c.Store}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -68,7 +69,7 @@ func (c *call) reviewToken() error {
 	if len(review.Spec.Audiences) > 0 {
 		ctx = authenticator.WithAudiences(ctx, review.Spec.Audiences)
 	}
-	probe := (&http.Request{Header: http.Header{}}).WithContext(ctx)
+	probe := (&http.Request{Header: http.Header{}, URL: &url.URL{}}).WithContext(ctx)
 	probe.Header.Set("Authorization", "Bearer "+review.Spec.Token)
 	answer, ok, err := c.s.Authenticator.AuthenticateRequest(probe)
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}

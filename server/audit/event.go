@@ -45,7 +45,13 @@ func From(ctx context.Context) *Event {
 
 // Annotate adds an annotation to the request's event. The first one of a key
 // stays.
-func Annotate(ctx context.Context, key, value string) { From(ctx).Annotate(key, value) }
+func Annotate(ctx context.Context, key, value string) {
+	if notes, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		notes.annotate(key, value)
+		return
+	}
+	From(ctx).Annotate(key, value)
+}
 
 // Annotate adds an annotation. The first one of a key stays.
 func (e *Event) Annotate(key, value string) {

@@ -22,17 +22,35 @@ import (
 type Config struct {
 	// ClientCAs signs client certificates. It is a function since the file may
 	// be renewed.
-	ClientCAs func() *x509.CertPool
+	ClientCAs Pool
 	// ProxyCAs and ProxyNames (common names; empty: any) say which client
-	// certificates may name a user in X-Remote-* headers.
-	ProxyCAs   func() *x509.CertPool
-	ProxyNames []string
+	// certificates may name a user in headers.
+	ProxyCAs     Pool
+	ProxyNames   []string
+	ProxyHeaders ProxyHeaders
 	// Tokens are tried in order.
 	Tokens []authenticator.Token
 	// Audiences are those of the API server: what a token must be meant for.
 	Audiences []string
-	// NoAnonymous refuses callers who show nothing.
-	NoAnonymous bool
+	// NoAnonymous refuses callers who show nothing; AnonymousPaths, if there are
+	// any, are the only ones where they are not refused.
+	NoAnonymous    bool
+	AnonymousPaths []string
+}
+
+// Pool returns the authorities of a file as it is now.
+type Pool func() *x509.CertPool
+
+// ProxyHeaders are the headers by which front proxies name users: the first one
+// with a name counts, and all with groups and extra fields.
+type ProxyHeaders struct{ User, UID, Group, ExtraPrefix []string }
+
+// DefaultProxyHeaders are those that everybody uses.
+func DefaultProxyHeaders() ProxyHeaders {
+	return ProxyHeaders{
+		User: []string{"X-Remote-User"}, UID: []string{"X-Remote-Uid"},
+		Group: []string{"X-Remote-Group"}, ExtraPrefix: []string{"X-Remote-Extra-"},
+	}
 }
 
 // Authenticator tells who sent a request. It implements authenticator.Request
@@ -49,32 +67,43 @@ var (
 
 // NewAuthenticator makes one.
 func NewAuthenticator(c Config) *Authenticator {
-	return &Authenticator{config: c, tokens: newTokenCache(c.Tokens)}
+	if len(c.ProxyHeaders.User) == 0 {
+		c.ProxyHeaders = DefaultProxyHeaders()
+	}
+	return &Authenticator{config: c, tokens: newTokenCache(c.Tokens, tokenTTL, 0)}
 }
 
 // AuthenticateRequest returns the user, or an error when what the caller showed
 // is wrong, or false when it showed nothing and anonymous callers are refused.
 // Credentials are taken out of the request, so that nothing behind can leak them.
 func (a *Authenticator) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	req = req.WithContext(authenticator.WithAudiences(req.Context(), a.config.Audiences))
+	audiences, limited := authenticator.AudiencesFrom(req.Context())
+	if !limited {
+		audiences = a.config.Audiences
+		req = req.WithContext(authenticator.WithAudiences(req.Context(), audiences))
+	}
 	var errs []error
-	for _, method := range []func(*http.Request) (*user.DefaultInfo, bool, error){a.byProxy, a.byCertificate, a.byToken} {
-		who, ok, err := method(req)
+	for _, method := range []func(*http.Request) (*authenticator.Response, bool, error){a.byProxy, a.byCertificate, a.byToken} {
+		found, ok, err := method(req)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if ok {
-			return &authenticator.Response{User: authenticated(who), Audiences: a.config.Audiences}, true, nil
+		if !ok {
+			continue
 		}
+		if found.Audiences != nil {
+			audiences = found.Audiences
+		}
+		return &authenticator.Response{User: authenticated(found.User), Audiences: audiences}, true, nil
 	}
 	if len(errs) > 0 {
 		return nil, false, errors.Join(errs...)
 	}
-	if a.config.NoAnonymous {
+	if a.config.NoAnonymous || len(a.config.AnonymousPaths) > 0 && !slices.Contains(a.config.AnonymousPaths, req.URL.Path) {
 		return nil, false, nil
 	}
 	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
-	return &authenticator.Response{User: anonymous, Audiences: a.config.Audiences}, true, nil
+	return &authenticator.Response{User: anonymous, Audiences: audiences}, true, nil
 }
 
 // AuthenticateToken checks a bearer token against the audiences of ctx, or the
@@ -102,10 +131,11 @@ func authenticated(who user.Info) user.Info {
 	}
 }
 
-// byProxy believes the X-Remote-* headers of a proxy that shows the right
-// certificate. Headers without one are ignored, not refused.
-func (a *Authenticator) byProxy(req *http.Request) (*user.DefaultInfo, bool, error) {
-	name := strings.TrimSpace(req.Header.Get("X-Remote-User"))
+// byProxy believes the headers of a proxy that shows the right certificate.
+// Headers without one are ignored, not refused.
+func (a *Authenticator) byProxy(req *http.Request) (*authenticator.Response, bool, error) {
+	headers := a.config.ProxyHeaders
+	name := first(req.Header, headers.User)
 	if a.config.ProxyCAs == nil || name == "" || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
@@ -116,30 +146,75 @@ func (a *Authenticator) byProxy(req *http.Request) (*user.DefaultInfo, bool, err
 	if len(a.config.ProxyNames) > 0 && !slices.Contains(a.config.ProxyNames, cert.Subject.CommonName) {
 		return nil, false, fmt.Errorf("x509: subject with cn=%s is not in the allowed list", cert.Subject.CommonName)
 	}
-	who := &user.DefaultInfo{Name: name, UID: req.Header.Get("X-Remote-Uid"), Groups: req.Header.Values("X-Remote-Group")}
-	for header, values := range req.Header {
-		key, ok := strings.CutPrefix(strings.ToLower(header), "x-remote-extra-")
-		if !ok {
-			continue
-		}
-		if plain, err := url.PathUnescape(key); err == nil {
-			key = plain
-		}
-		if who.Extra == nil {
-			who.Extra = map[string][]string{}
-		}
-		who.Extra[key] = append(who.Extra[key], values...)
-	}
-	for header := range req.Header {
-		if strings.HasPrefix(header, "X-Remote-") {
-			req.Header.Del(header)
+	who := &user.DefaultInfo{Name: name, UID: first(req.Header, headers.UID)}
+	for _, h := range headers.Group {
+		for _, group := range req.Header.Values(h) {
+			if group != "" {
+				who.Groups = append(who.Groups, group)
+			}
 		}
 	}
-	return who, true, nil
+	for _, prefix := range headers.ExtraPrefix {
+		for header, values := range req.Header {
+			key, ok := cutPrefixFold(header, prefix)
+			if !ok {
+				continue
+			}
+			if who.Extra == nil {
+				who.Extra = map[string][]string{}
+			}
+			key = extraKey(key)
+			who.Extra[key] = append(who.Extra[key], values...)
+		}
+	}
+	headers.remove(req.Header)
+	return &authenticator.Response{User: who}, true, nil
+}
+
+// extraKey is the key of an extra field as the end of a header's name says it.
+func extraKey(text string) string {
+	text = strings.ToLower(text)
+	if plain, err := url.PathUnescape(text); err == nil {
+		return plain
+	}
+	return text
+}
+
+func first(h http.Header, names []string) string {
+	for _, name := range names {
+		if value := strings.TrimSpace(h.Get(name)); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+func cutPrefixFold(text, prefix string) (string, bool) {
+	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
+		return "", false
+	}
+	return text[len(prefix):], true
+}
+
+// remove takes the headers out of a request, so that nobody behind takes them for
+// somebody else's word.
+func (p ProxyHeaders) remove(h http.Header) {
+	for _, names := range [][]string{p.User, p.UID, p.Group} {
+		for _, name := range names {
+			h.Del(name)
+		}
+	}
+	for _, prefix := range p.ExtraPrefix {
+		for header := range h {
+			if _, ok := cutPrefixFold(header, prefix); ok {
+				delete(h, header)
+			}
+		}
+	}
 }
 
 // byCertificate takes the common name as user and the organizations as groups.
-func (a *Authenticator) byCertificate(req *http.Request) (*user.DefaultInfo, bool, error) {
+func (a *Authenticator) byCertificate(req *http.Request) (*authenticator.Response, bool, error) {
 	if a.config.ClientCAs == nil || req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
@@ -151,11 +226,11 @@ func (a *Authenticator) byCertificate(req *http.Request) (*user.DefaultInfo, boo
 		return nil, false, nil
 	}
 	sum := sha256.Sum256(cert.Raw)
-	return &user.DefaultInfo{
+	return &authenticator.Response{User: &user.DefaultInfo{
 		Name:   cert.Subject.CommonName,
 		Groups: cert.Subject.Organization,
 		Extra:  map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
-	}, true, nil
+	}}, true, nil
 }
 
 func verify(req *http.Request, roots *x509.CertPool) error {
@@ -172,7 +247,7 @@ var errInvalidToken = errors.New("invalid bearer token")
 
 // byToken takes a token from the Authorization header, or, for browsers'
 // WebSockets, which cannot set it, from the list of protocols.
-func (a *Authenticator) byToken(req *http.Request) (*user.DefaultInfo, bool, error) {
+func (a *Authenticator) byToken(req *http.Request) (*authenticator.Response, bool, error) {
 	token, forget := headerToken(req)
 	if token == "" {
 		var err error
@@ -191,8 +266,7 @@ func (a *Authenticator) byToken(req *http.Request) (*user.DefaultInfo, bool, err
 		return nil, false, errInvalidToken
 	}
 	forget()
-	who := response.User
-	return &user.DefaultInfo{Name: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}, true, nil
+	return response, true, nil
 }
 
 func headerToken(req *http.Request) (token string, forget func()) {

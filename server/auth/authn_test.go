@@ -142,7 +142,7 @@ func TestTokenCacheForgets(t *testing.T) {
 		calls++
 		return &authenticator.Response{}, true, nil
 	})
-	c := newTokenCache([]authenticator.Token{method})
+	c := newTokenCache([]authenticator.Token{method}, tokenTTL, 0)
 	for range 3 {
 		if _, ok, err := c.AuthenticateToken(t.Context(), "x"); !ok || err != nil {
 			t.Fatal(ok, err)

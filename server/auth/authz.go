@@ -2,24 +2,48 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/reload"
 )
 
-// Authorizer decides what users may do: system:masters everything, nodes what
-// their pods need, everyone what RBAC grants.
+// AuthorizerConfig says who decides.
+type AuthorizerConfig struct {
+	Source Source
+	// Configuration is the chain; nil: the node authoriser, then RBAC.
+	Configuration *apiserver.AuthorizationConfiguration
+	// File is where the configuration is from, if it is to be followed, Loaded its
+	// content.
+	File     string
+	Loaded   []byte
+	ServerID string
+	Log      *slog.Logger // nil: slog.Default()
+}
+
+// Authorizer decides what users may do: system:masters everything, then whatever
+// the chain (authz_chain.go) says. As a rule that is nodes what their pods need,
+// and everyone what RBAC grants.
 type Authorizer struct {
-	source Source
-	rbac   *RBAC
-	nodes  *nodeAuthorizer
-	synced chan struct{} // closed when everything was read once
+	config  AuthorizerConfig
+	rbac    *RBAC
+	nodes   *nodeAuthorizer
+	links   atomic.Pointer[[]link]
+	synced  chan struct{} // closed when everything was read once
+	metrics *authzMetrics
+	reloads *reload.Metrics
 }
 
 var (
@@ -28,7 +52,15 @@ var (
 )
 
 // NewAuthorizer makes an authoriser; Run fills it and keeps it up to date.
-func NewAuthorizer(source Source) (*Authorizer, error) {
+func NewAuthorizer(c AuthorizerConfig) (*Authorizer, error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Configuration == nil {
+		c.Configuration = &apiserver.AuthorizationConfiguration{Authorizers: []apiserver.AuthorizerConfiguration{
+			{Type: ModeNode, Name: "node"}, {Type: ModeRBAC, Name: "rbac"},
+		}}
+	}
 	roles, err := BootstrapRoles()
 	if err != nil {
 		return nil, err
@@ -37,12 +69,20 @@ func NewAuthorizer(source Source) (*Authorizer, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("bootstrap roles: no system:node")
 	}
-	return &Authorizer{
-		source: source,
-		rbac:   NewRBAC(),
-		nodes:  &nodeAuthorizer{graph: newGraph(), rules: roles.ClusterRoles[at].Rules},
-		synced: make(chan struct{}),
-	}, nil
+	a := &Authorizer{
+		config:  c,
+		rbac:    NewRBAC(),
+		nodes:   &nodeAuthorizer{graph: newGraph(), rules: roles.ClusterRoles[at].Rules},
+		synced:  make(chan struct{}),
+		metrics: newAuthzMetrics(),
+		reloads: reload.NewMetrics("apiserver_authorization_config_controller", c.ServerID, c.Loaded),
+	}
+	chain, err := a.chain(c.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	a.links.Store(&chain)
+	return a, nil
 }
 
 // follows is all that is followed, and by whom.
@@ -71,7 +111,7 @@ func (a *Authorizer) Run(ctx context.Context) error {
 	for resource, apply := range follows {
 		running.Go(func() {
 			var once sync.Once
-			failed <- a.source.Follow(ctx, resource, func(changes []Change, reset bool) {
+			failed <- a.config.Source.Follow(ctx, resource, func(changes []Change, reset bool) {
 				apply(changes, reset)
 				once.Do(first.Done)
 			})
@@ -84,6 +124,10 @@ func (a *Authorizer) Run(ctx context.Context) error {
 			close(a.synced)
 		}
 	})
+	if a.config.File != "" {
+		file := reload.File{Path: a.config.File, Interval: lookInterval, Loaded: a.config.Loaded, Metrics: a.reloads, Log: a.config.Log}
+		running.Go(func() { file.Follow(ctx, a.reload) })
+	}
 	err := <-failed
 	cancel()
 	running.Wait()
@@ -94,20 +138,29 @@ func (a *Authorizer) Run(ctx context.Context) error {
 // only system:masters is allowed anything.
 func (a *Authorizer) Synced() <-chan struct{} { return a.synced }
 
-// Authorize returns allow or no opinion (which is a refusal) with the reasons.
+// Authorize asks the links in turn until one allows or denies. If none does, which
+// is a refusal, the reasons of all are given.
 func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
-	if who := attrs.GetUser(); who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		return authorizer.DecisionAllow, "", nil
+	var reasons []string
+	var errs []error
+	for _, l := range *a.links.Load() {
+		decision, reason, err := l.authorize(ctx, attrs)
+		switch decision {
+		case authorizer.DecisionAllow:
+			a.metrics.decided(l, "allowed")
+			return decision, reason, err
+		case authorizer.DecisionDeny:
+			a.metrics.decided(l, "denied")
+			return decision, reason, err
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if reason != "" {
+			reasons = append(reasons, reason)
+		}
 	}
-	decision, nodeReason, err := a.nodes.Authorize(ctx, attrs)
-	if err != nil || decision == authorizer.DecisionAllow {
-		return decision, nodeReason, err
-	}
-	decision, reason, err := a.rbac.Authorize(ctx, attrs)
-	if decision == authorizer.DecisionAllow || nodeReason == "" {
-		return decision, reason, err
-	}
-	return decision, strings.TrimSuffix(nodeReason+"\n"+reason, "\n"), err
+	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), errors.Join(errs...)
 }
 
 // ConditionsAwareAuthorize is Authorize: no decision here has conditions.
@@ -121,16 +174,43 @@ func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAw
 }
 
 // RulesFor lists what a user may do in a namespace.
-func (a *Authorizer) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	resources, urls, incomplete, err := a.rbac.RulesFor(ctx, who, namespace)
-	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		all := []string{"*"}
-		resources = append(resources, &authorizer.DefaultResourceRuleInfo{Verbs: all, APIGroups: all, Resources: all})
-		urls = append(urls, &authorizer.DefaultNonResourceRuleInfo{Verbs: all, NonResourceURLs: all})
+func (a *Authorizer) RulesFor(ctx context.Context, who user.Info, namespace string) (resources []authorizer.ResourceRuleInfo, urls []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
+	var errs []error
+	for _, l := range *a.links.Load() {
+		r, u, partly, err := l.rules(ctx, who, namespace)
+		resources, urls = append(resources, r...), append(urls, u...)
+		incomplete = incomplete || partly
+		errs = append(errs, err)
 	}
-	if _, isNode := nodeName(who); isNode {
-		// What a node may read depends on its pods and cannot be listed.
-		incomplete = true
+	return resources, urls, incomplete, errors.Join(errs...)
+}
+
+// Collectors are the metrics, under upstream's names.
+func (a *Authorizer) Collectors() []prometheus.Collector {
+	all := []prometheus.Collector{a.metrics.decisions, a.metrics.asked, a.metrics.took, a.metrics.open}
+	if a.config.File != "" {
+		all = append(all, a.reloads.Collectors()...)
 	}
-	return resources, urls, incomplete, err
+	return all
+}
+
+type authzMetrics struct {
+	decisions, asked, open *prometheus.CounterVec
+	took                   *prometheus.HistogramVec
+}
+
+func newAuthzMetrics() *authzMetrics {
+	const prefix = "apiserver_authorization_"
+	return &authzMetrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "decisions_total", Help: "What authorisers have allowed and denied."}, []string{"type", "name", "decision"}),
+		asked:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "webhook_evaluations_total", Help: "Questions to webhooks, by outcome."}, []string{"name", "result"}),
+		open:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "webhook_evaluations_fail_open_total", Help: "Questions that a webhook did not answer and that were left to others."}, []string{"name", "result"}),
+		took:      prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "webhook_duration_seconds", Help: "Time that webhooks took."}, []string{"name", "result"}),
+	}
+}
+
+func (m *authzMetrics) decided(l link, decision string) {
+	if l.kind != "" {
+		m.decisions.WithLabelValues(l.kind, l.name, decision).Inc()
+	}
 }

@@ -19,7 +19,7 @@ import (
 // runAuthorizer starts an authoriser over a store and waits until it has read it.
 func runAuthorizer(t *testing.T, store *fakeStore) *Authorizer {
 	t.Helper()
-	a, err := NewAuthorizer(store)
+	a, err := NewAuthorizer(AuthorizerConfig{Source: store})
 	if err != nil {
 		t.Fatal(err)
 	}

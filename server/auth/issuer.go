@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"orrery.dev/server/audit"
 )
 
 const (
@@ -33,9 +36,14 @@ const (
 // IssuerConfig says how tokens are made.
 type IssuerConfig struct {
 	URL       string        // "https://kubernetes.default.svc.cluster.local"
+	Also      []string      // issuers whose tokens are good too
 	Key       crypto.Signer // signs new tokens
 	Others    []crypto.PublicKey
-	Audiences []string // of the API server; nil: the URL
+	Audiences []string // of the API server; nil: URL and Also
+	// MaxLife bounds the life of tokens; 0: as long as one asks for. NotExtended
+	// gives the tokens of pods no more than they ask for either.
+	MaxLife     time.Duration
+	NotExtended bool
 	// JWKSURL is where the keys are, for openid-configuration; "": below URL.
 	JWKSURL string
 	Reader  Reader
@@ -53,7 +61,7 @@ type Issuer struct {
 // elsewhere, which stay good.
 func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	if len(c.Audiences) == 0 {
-		c.Audiences = []string{c.URL}
+		c.Audiences = append([]string{c.URL}, c.Also...)
 	}
 	if c.JWKSURL == "" {
 		c.JWKSURL = strings.TrimSuffix(c.URL, "/") + "/openid/v1/jwks"
@@ -136,11 +144,16 @@ func (i *Issuer) Issue(ctx context.Context, account *corev1.ServiceAccount, requ
 		return nil, err
 	}
 	now := time.Now()
+	if most := int64(i.config.MaxLife.Seconds()); most > 0 && *spec.ExpirationSeconds > most {
+		*spec.ExpirationSeconds = most
+	}
 	life := *spec.ExpirationSeconds
-	if bound.Pod != nil && life == projectedLife && i.forAPIServer(spec.Audiences) {
+	if !i.config.NotExtended && bound.Pod != nil && life == projectedLife && i.forAPIServer(spec.Audiences) {
 		bound.WarnAfter = jwt.NewNumericDate(now.Add(projectedLife * time.Second))
 		life = extendedLife
 	}
+	id := string(uuid.NewUUID())
+	audit.Annotate(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, "JTI="+id)
 	token, err := i.sign(claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer:    i.config.URL,
@@ -149,7 +162,7 @@ func (i *Issuer) Issue(ctx context.Context, account *corev1.ServiceAccount, requ
 			IssuedAt:  jwt.NewNumericDate(now),
 			NotBefore: jwt.NewNumericDate(now),
 			ExpiresAt: jwt.NewNumericDate(now.Add(time.Duration(life) * time.Second)),
-			ID:        string(uuid.NewUUID()),
+			ID:        id,
 		},
 		Kubernetes: bound,
 	})

@@ -32,7 +32,7 @@ func testIssuer(t *testing.T, store *fakeStore, key crypto.Signer) *Issuer {
 	return i
 }
 
-func rsaKey(t *testing.T) crypto.Signer {
+func rsaKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
