@@ -28,6 +28,11 @@ func resourceOf(k *registry.Kind) storage.Resource {
 		JSON:          k.JSON,
 		TTL:           k.TTL,
 		Fields:        k.SelectableFields,
+		Default:       k.Default,
+		Older: func(stored schema.GroupVersionKind) (storage.Older, bool) {
+			older, ok := k.Older(stored)
+			return storage.Older(older), ok
+		},
 	}
 }
 

@@ -43,51 +43,71 @@ func (r *Resource) encode(obj runtime.Object) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode makes an object of stored bytes, in either encoding.
+// decode makes an object of stored bytes, in either encoding and of any version
+// that is known.
 func (r *Resource) decode(value []byte) (runtime.Object, error) {
-	obj := r.New()
-	raw, isProtobuf := bytes.CutPrefix(value, envelope)
-	if isProtobuf {
-		return obj, r.decodeProtobuf(raw, obj)
-	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		_, _, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, u)
-		return u, err
-	}
-	if err := utiljson.Unmarshal(value, obj); err != nil {
+	obj, err := r.decodeAny(value)
+	if err != nil {
 		return nil, err
 	}
-	return obj, r.checkKind(obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind())
-}
-
-func (r *Resource) decodeProtobuf(raw []byte, obj runtime.Object) error {
-	var unknown runtime.Unknown
-	if err := unknown.Unmarshal(raw); err != nil {
-		return err
-	}
-	if err := r.checkKind(unknown.APIVersion, unknown.Kind); err != nil {
-		return err
-	}
-	into, ok := obj.(interface{ Unmarshal([]byte) error })
-	if !ok {
-		return fmt.Errorf("%T cannot be stored as protobuf", obj)
-	}
-	if err := into.Unmarshal(unknown.Raw); err != nil {
-		return err
+	if _, custom := obj.(*unstructured.Unstructured); custom {
+		return obj, nil
 	}
 	obj.GetObjectKind().SetGroupVersionKind(r.Kind)
 	if r.Decoded != nil {
 		r.Decoded(obj)
 	}
-	return nil
+	if r.Default != nil {
+		r.Default(obj)
+	}
+	return obj, nil
 }
 
-// checkKind refuses values of another version: their fields would be misread.
-func (r *Resource) checkKind(apiVersion, kind string) error {
-	if wantVersion, wantKind := r.Kind.ToAPIVersionAndKind(); apiVersion != wantVersion || kind != wantKind {
-		return fmt.Errorf("stored as %s %s, want %s %s", apiVersion, kind, wantVersion, wantKind)
+func (r *Resource) decodeAny(value []byte) (runtime.Object, error) {
+	raw, isProtobuf := bytes.CutPrefix(value, envelope)
+	if isProtobuf {
+		var unknown runtime.Unknown
+		if err := unknown.Unmarshal(raw); err != nil {
+			return nil, err
+		}
+		return r.decodeAs(unknown.TypeMeta, func(obj runtime.Object) error {
+			into, ok := obj.(interface{ Unmarshal([]byte) error })
+			if !ok {
+				return fmt.Errorf("%T cannot be stored as protobuf", obj)
+			}
+			return into.Unmarshal(unknown.Raw)
+		})
 	}
-	return nil
+	if u, ok := r.New().(*unstructured.Unstructured); ok {
+		_, _, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, u)
+		return u, err
+	}
+	var kind runtime.TypeMeta
+	if err := utiljson.Unmarshal(value, &kind); err != nil {
+		return nil, err
+	}
+	return r.decodeAs(kind, func(obj runtime.Object) error { return utiljson.Unmarshal(value, obj) })
+}
+
+// decodeAs fills an object of the kind that a value says it is, and makes it one
+// of ours. A version that is not known is refused: its fields would be misread.
+func (r *Resource) decodeAs(stored runtime.TypeMeta, fill func(runtime.Object) error) (runtime.Object, error) {
+	kind := stored.GroupVersionKind()
+	if kind == r.Kind {
+		obj := r.New()
+		return obj, fill(obj)
+	}
+	if r.Older != nil {
+		if older, ok := r.Older(kind); ok {
+			obj := older.New()
+			if err := fill(obj); err != nil {
+				return nil, err
+			}
+			return older.Convert(obj)
+		}
+	}
+	wantVersion, wantKind := r.Kind.ToAPIVersionAndKind()
+	return nil, fmt.Errorf("stored as %s %s, want %s %s", stored.APIVersion, stored.Kind, wantVersion, wantKind)
 }
 
 // item wraps an object as it is at a revision (0: not stored yet).

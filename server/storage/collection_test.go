@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -416,6 +417,36 @@ func TestCorrupt(t *testing.T) {
 	m.Put(t.Context(), kv.Key, []byte("junk"), kv.Mod, 0)
 	if got, want := tell(next(t, w, 3)), []string{"ADDED a/x", "ADDED a/broken", "DELETED a/x"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestOlder: a value of a version that is known is read as if it had been written
+// today.
+func TestOlder(t *testing.T) {
+	r := podResource
+	beta := r.Kind.GroupKind().WithVersion("v1beta1")
+	r.Older = func(stored schema.GroupVersionKind) (Older, bool) {
+		return Older{New: r.New, Convert: func(obj runtime.Object) (runtime.Object, error) { return obj, nil }}, stored == beta
+	}
+	r.Default = func(obj runtime.Object) { obj.(*corev1.Pod).Spec.SchedulerName = "defaulted" }
+	m := newMemory(t)
+	for name, kind := range map[string]schema.GroupVersionKind{"old": beta, "new": podResource.Kind} {
+		value, err := (&Resource{Kind: kind}).encode(pod("a", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Put(t.Context(), "/registry/pods/a/"+name, value, 0, 0)
+	}
+	c := runStore(t, m, Options{Log: slog.New(slog.DiscardHandler)}, r).Collection(r.GroupResource)
+	for _, name := range []string{"old", "new"} {
+		item, err := c.Get(t.Context(), "a", name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := item.Object.(*corev1.Pod)
+		if got.Spec.SchedulerName != "defaulted" || got.GroupVersionKind() != r.Kind {
+			t.Errorf("%s: %s with scheduler %q", name, got.GroupVersionKind(), got.Spec.SchedulerName)
+		}
 	}
 }
 

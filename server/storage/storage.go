@@ -25,6 +25,18 @@ type Resource struct {
 	TTL        time.Duration         // written with a lease of this length; 0: none
 	// Fields are the selectable fields of an object, metadata's included.
 	Fields func(runtime.Object) fields.Set
+	// Default fills in what a value lacks because whoever wrote it knew less than
+	// we do: an older release, or another's server. Nil: nothing.
+	Default func(runtime.Object)
+	// Older finds how a value is read that was stored as another kind or version;
+	// nil: there is none.
+	Older func(schema.GroupVersionKind) (Older, bool)
+}
+
+// Older reads the values of a former version of a kind.
+type Older struct {
+	New     func() runtime.Object
+	Convert func(runtime.Object) (runtime.Object, error)
 }
 
 // Item is an object as it was at one revision, shared by every reader of the
