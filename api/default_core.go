@@ -31,17 +31,20 @@ func DefaultService(s *corev1.Service) {
 	}
 	if spec.Type != corev1.ServiceTypeExternalName {
 		fillPtr(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
-		defaultIPFamilies(spec)
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		fillPtr(&spec.AllocateLoadBalancerNodePorts, true)
 	}
 }
 
-// defaultIPFamilies keeps clusterIP and clusterIPs equal and names the family.
+// SetServiceAddresses keeps clusterIP and clusterIPs equal and names the family.
 // A headless Service without a selector has endpoints that others write, which
 // may be of either family.
-func defaultIPFamilies(spec *corev1.ServiceSpec) {
+func SetServiceAddresses(s *corev1.Service) {
+	spec := &s.Spec
+	if spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
 	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
 		spec.ClusterIPs = []string{spec.ClusterIP}
 	}
@@ -90,6 +93,9 @@ func DefaultSecret(s *corev1.Secret) {
 
 // DefaultNode makes all of a node's capacity allocatable unless it says less.
 func DefaultNode(n *corev1.Node) {
+	if n.Spec.PodCIDR != "" && len(n.Spec.PodCIDRs) == 0 {
+		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
+	}
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
@@ -150,6 +156,11 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	fill(&c.Status.Phase, corev1.ClaimPending)
 	fillPtr(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+}
+
+// SetClaimSource makes the two fields that say what a new volume is filled from
+// say the same.
+func SetClaimSource(c *corev1.PersistentVolumeClaim) {
 	from, ref := c.Spec.DataSource, c.Spec.DataSourceRef
 	if from != nil && ref == nil {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}

@@ -59,7 +59,7 @@ status: {}
 `,
 		},
 		"service": {
-			run: defaulted(DefaultService),
+			run: defaulted(wholeService),
 			in:  `spec: {type: NodePort, clusterIP: 10.96.0.7, selector: {a: b}, ports: [{port: 80}]}`,
 			want: `
 metadata: {}
@@ -184,4 +184,10 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("there and back:\n%s", diff)
 	}
+}
+
+// wholeService is a Service as validation sees it.
+func wholeService(s *corev1.Service) {
+	DefaultService(s)
+	SetServiceAddresses(s)
 }

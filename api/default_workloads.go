@@ -33,6 +33,13 @@ func DefaultReplicaSet(r *appsv1.ReplicaSet) {
 // DefaultDaemonSet fills in a DaemonSet.
 func DefaultDaemonSet(d *appsv1.DaemonSet) {
 	DefaultPodSpec(&d.Spec.Template.Spec)
+	if d.Annotations[appsv1.DeprecatedTemplateGeneration] == "" {
+		d.Annotations = cloneMap(d.Annotations)
+		if d.Annotations == nil {
+			d.Annotations = map[string]string{}
+		}
+		d.Annotations[appsv1.DeprecatedTemplateGeneration] = "0"
+	}
 	fillPtr(&d.Spec.RevisionHistoryLimit, 10)
 	fill(&d.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
@@ -52,6 +59,7 @@ func DefaultStatefulSet(s *appsv1.StatefulSet) {
 	if s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
+		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	fillPtr(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	fill(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
@@ -85,6 +93,7 @@ func DefaultJob(j *batchv1.Job) {
 	fillPtr(&spec.ManualSelector, false)
 	fillPtr(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	fillPtr(&spec.Suspend, false)
+	fillPtr(&spec.ManualSelector, false)
 	if spec.PodFailurePolicy != nil {
 		fillPtr(&spec.PodReplacementPolicy, batchv1.Failed)
 		for i := range spec.PodFailurePolicy.Rules {

@@ -68,7 +68,7 @@ func HPAToV1(h *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 		extra[hpaConditions] = conditions
 	}
 	if h.Spec.Behavior != nil {
-		extra[hpaBehavior] = h.Spec.Behavior
+		extra[hpaBehavior] = behaviorText{rulesText(h.Spec.Behavior.ScaleUp), rulesText(h.Spec.Behavior.ScaleDown)}
 	}
 	for name, value := range extra {
 		text, err := json.Marshal(value)
@@ -81,6 +81,33 @@ func HPAToV1(h *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 		out.Annotations[name] = string(text)
 	}
 	return out, nil
+}
+
+// behaviorText is a behavior in its annotation, where the names of the fields
+// are in capitals, other than everywhere else.
+type behaviorText struct{ ScaleUp, ScaleDown *scalingRulesText }
+
+type scalingRulesText struct {
+	StabilizationWindowSeconds *int32
+	SelectPolicy               *autoscalingv2.ScalingPolicySelect
+	Policies                   []scalingPolicyText
+	Tolerance                  *resource.Quantity
+}
+
+type scalingPolicyText struct {
+	Type                 autoscalingv2.HPAScalingPolicyType
+	Value, PeriodSeconds int32
+}
+
+func rulesText(r *autoscalingv2.HPAScalingRules) *scalingRulesText {
+	if r == nil {
+		return nil
+	}
+	text := &scalingRulesText{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	for _, p := range r.Policies {
+		text.Policies = append(text.Policies, scalingPolicyText(p))
+	}
+	return text
 }
 
 // HPAToV2 is the inverse. Annotations that do not parse are dropped, as if they

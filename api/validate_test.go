@@ -44,7 +44,7 @@ func read[T any](t *testing.T, manifest string, fill func(*T)) *T {
 func TestCreateFaults(t *testing.T) {
 	pod := func(manifest string) field.ErrorList { return ValidatePod(read(t, manifest, DefaultPod), nil) }
 	service := func(manifest string) field.ErrorList {
-		return ValidateService(read(t, manifest, DefaultService), nil)
+		return ValidateService(read(t, manifest, wholeService), nil)
 	}
 	deployment := func(manifest string) field.ErrorList {
 		return ValidateDeployment(read(t, manifest, DefaultDeployment), nil)
@@ -201,8 +201,8 @@ func TestUpdateFaults(t *testing.T) {
 		},
 		"cluster IP": {
 			func() field.ErrorList {
-				old := read(t, `spec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}`, DefaultService)
-				now := read(t, `spec: {clusterIP: 10.96.0.8, ports: [{port: 80}]}`, DefaultService)
+				old := read(t, `spec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}`, wholeService)
+				now := read(t, `spec: {clusterIP: 10.96.0.8, ports: [{port: 80}]}`, wholeService)
 				return ValidateService(now, old)
 			},
 			`spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set`,

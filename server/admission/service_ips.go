@@ -122,7 +122,7 @@ func newIPAddress(ip netip.Addr, service *corev1.Service) *networkingv1.IPAddres
 	}
 	return &networkingv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ip.String(), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now().Rfc3339Copy(), Generation: 1,
+			Name: ip.String(), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now().Rfc3339Copy(),
 			Labels: map[string]string{networkingv1.LabelIPAddressFamily: family, networkingv1.LabelManagedBy: "ipallocator.k8s.io"},
 		},
 		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: service.Namespace, Name: service.Name}},

@@ -34,7 +34,13 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateDeployment,
 		Columns:  deploymentColumns(), Row: deploymentRow,
 		Default: api.DefaultDeployment,
-		Prepare: parts.prepare,
+		Prepare: func(d, old *appsv1.Deployment) {
+			parts.prepare(d, old)
+			// The controller copies annotations to replica sets, so they count too.
+			if old != nil && d.Generation == old.Generation && !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
+				d.Generation++
+			}
+		},
 		Sub: Sub{
 			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }),
 			"scale": scale(scaleParts[appsv1.Deployment]{

@@ -202,6 +202,7 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 		Default: api.DefaultPersistentVolumeClaim,
 		Prepare: func(c, old *corev1.PersistentVolumeClaim) {
 			parts.prepare(c, old)
+			api.SetClaimSource(c)
 			if old == nil {
 				c.Status.Phase = corev1.ClaimPending
 			}

@@ -27,6 +27,7 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 			if old != nil {
 				keepServiceFields(s, old)
 			}
+			api.SetServiceAddresses(s)
 		},
 		Fields: func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}

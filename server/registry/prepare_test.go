@@ -53,6 +53,11 @@ func TestGenerationFollowsSpec(t *testing.T) {
 	if two.Generation != 1 || two.Status.Replicas != 0 {
 		t.Errorf("labelled: generation %d, %d replicas", two.Generation, two.Status.Replicas)
 	}
+	annotated := two.DeepCopy()
+	annotated.Annotations = map[string]string{"a": "b"}
+	if three := write(t, k, annotated, two); three.Generation != 2 {
+		t.Errorf("annotated: generation %d", three.Generation)
+	}
 	scaled := two.DeepCopy()
 	scaled.Spec.Paused = true
 	if three := write(t, k, scaled, two); three.Generation != 2 {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
@@ -40,11 +41,16 @@ func storageKinds() []*Kind {
 }
 
 func csiDriverKind(gv schema.GroupVersion) *Kind {
-	parts := halves[storagev1.CSIDriver, storagev1.CSIDriverSpec, struct{}]{
-		spec: func(d *storagev1.CSIDriver) *storagev1.CSIDriverSpec { return &d.Spec }, counted: true,
-	}
 	return kind[storagev1.CSIDriver, storagev1.CSIDriverList]{
-		Plural: "csidrivers", Cluster: true, NeedsRevision: true, Prepare: parts.prepare,
+		Plural: "csidrivers", Cluster: true, NeedsRevision: true,
+		Prepare: func(d, old *storagev1.CSIDriver) { // its generation counts from nothing
+			if d.Generation = 0; old == nil {
+				return
+			}
+			if d.Generation = old.Generation; !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+				d.Generation++
+			}
+		},
 		Validate: api.ValidateCSIDriver,
 		Warn:     warnCSIDriver,
 		Columns:  csiDriverColumns(), Row: csiDriverRow,
