@@ -238,6 +238,10 @@ func (o objectFactory) Default(obj runtime.Object) {
 func (o objectFactory) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
 	from := in.GetObjectKind().GroupVersionKind()
 	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
+	if gv, one := target.(schema.GroupVersion); one && !ok { // events are in two groups
+		to = gv.WithKind(from.Kind)
+		ok = o.kinds.FindKind(to) != nil
+	}
 	if !ok {
 		return nil, runtime.NewNotRegisteredErrForTarget("orrery", nil, target)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ func TestPatches(t *testing.T) {
 		{"json", types.JSONPatchType, `[{"op":"replace","path":"/spec/replicas","value":3}]`, func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 3 }},
 		{"strategic", types.StrategicMergePatchType, `{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"example.org/side:1"}]}}}}`,
 			func(d *appsv1.Deployment) bool { return len(d.Spec.Template.Spec.Containers) == 2 }},
-		{"metadata", types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`, func(d *appsv1.Deployment) bool { return d.Annotations["a"] == "b" && d.Generation == 4 }},
+		{"metadata", types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`, func(d *appsv1.Deployment) bool { return d.Annotations["a"] == "b" && d.Generation == 5 }},
 		{"status is ignored", types.MergePatchType, `{"status":{"replicas":9}}`, func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }},
 	} {
 		got, err := deployments.Patch(ctx, "web", step.kind, []byte(step.patch), metav1.PatchOptions{})
@@ -254,6 +255,33 @@ func TestScaleOwners(t *testing.T) {
 	}
 	if code, body := c.do("PATCH", path+"?fieldManager=author", intent, apply); code != 409 || !strings.Contains(body, `conflict with \"hand\"`) {
 		t.Errorf("apply again: %d %s", code, body)
+	}
+}
+
+// Clients own what they wrote, and not what the server added; in whatever group
+// they wrote it.
+func TestOwnersOnCreate(t *testing.T) {
+	c := start(t)
+	for _, write := range []struct{ path, body, owned string }{
+		{"/apis/batch/v1/namespaces/default/jobs", `{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`, "f:backoffLimit"},
+		{"/api/v1/namespaces/default/persistentvolumeclaims", `{"metadata":{"name":"c"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"dataSource":{"kind":"PersistentVolumeClaim","name":"d"},"resources":{"requests":{"storage":"1Gi"}}}}`, "f:dataSource"},
+		{"/apis/events.k8s.io/v1/namespaces/default/events", `{"metadata":{"name":"e"},"eventTime":"2026-01-02T03:04:05.000000Z","reportingController":"a.b/c","reportingInstance":"i","action":"a","reason":"r","type":"Normal","regarding":{"namespace":"default"}}`, "f:regarding"},
+	} {
+		code, body := c.do("POST", write.path, write.body, nil)
+		var made metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(body), &made); code != 201 || err != nil || len(made.ManagedFields) != 1 {
+			t.Errorf("%s: %d %v %s", write.path, code, err, body)
+			continue
+		}
+		fields := string(made.ManagedFields[0].FieldsV1.Raw)
+		if !strings.Contains(fields, write.owned) {
+			t.Errorf("%s: %s is not owned: %s", write.path, write.owned, fields)
+		}
+		for _, added := range []string{"f:selector", "f:labels", "f:dataSourceRef", "f:status"} {
+			if strings.Contains(fields, added) {
+				t.Errorf("%s: %s is owned", write.path, added)
+			}
+		}
 	}
 }
 

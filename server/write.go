@@ -94,12 +94,13 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	}
 	beginMetadata(m)
 	w.dedupOwners(m)
-	if k.Prepare != nil {
-		k.Prepare(ctx, obj, nil)
-	}
+	// Before Prepare: what the server adds is nobody's.
 	if !w.owned {
 		obj = w.s.fields.own(w.kind, w.Subresource, w.empty(), obj, w.manager)
 		m, _ = meta.Accessor(obj)
+	}
+	if k.Prepare != nil {
+		k.Prepare(ctx, obj, nil)
 	}
 	req := w.request(admission.Create, obj, nil)
 	if req.Name == "" {
@@ -305,11 +306,11 @@ func (w *change) prepareUpdate(ctx context.Context, req *admission.Request, obj,
 	if err := w.checkVersion(m, oldMeta); err != nil {
 		return nil, err
 	}
-	w.keepMetadata(ctx, obj, old)
 	w.dedupOwners(m)
 	if !w.owned {
 		obj = w.s.fields.own(w.kind, w.Subresource, old, obj, w.manager)
 	}
+	w.keepMetadata(ctx, obj, old)
 	req.Object = obj
 	if err := w.s.Admission.Mutate(ctx, req); err != nil {
 		return nil, err
