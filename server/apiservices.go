@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,7 +115,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 		mine := want[have.Name]
 		delete(want, have.Name)
 		if mine == nil && have.Labels[managedLabel] == "true" {
-			failed = append(failed, a.remove(ctx, have)) // its custom resources are gone
+			failed = append(failed, a.removeUndefined(ctx, have))
 			continue
 		}
 		condition := localCondition()
@@ -161,6 +162,26 @@ func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, co
 		return nil // its event is on the way
 	}
 	return err
+}
+
+// removeUndefined removes the APIService of custom resources that are gone. That
+// they are not in the table is not enough: at the start of a server, or when
+// another is quicker, their definition is yet to come there.
+func (a *apiServices) removeUndefined(ctx context.Context, have *api.APIService) error {
+	page, err := a.s.Store.Collection(apiextensionsv1.Resource("customresourcedefinitions")).List(ctx, storage.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list definitions: %w", err)
+	}
+	for _, item := range page.Items {
+		crd := item.Object.(*definition)
+		serves := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == have.Spec.Version && v.Served
+		})
+		if crd.Spec.Group == have.Spec.Group && serves {
+			return nil
+		}
+	}
+	return a.remove(ctx, have)
 }
 
 func (a *apiServices) remove(ctx context.Context, have *api.APIService) error {
@@ -230,7 +251,7 @@ func priority(gv schema.GroupVersion) (group, version int32) {
 		"rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800, "apiextensions.k8s.io": 16700,
 		"admissionregistration.k8s.io": 16700, "scheduling.k8s.io": 16600, "coordination.k8s.io": 16500,
 		"node.k8s.io": 16300, "discovery.k8s.io": 16200, "flowcontrol.apiserver.k8s.io": 16100,
-		"resource.k8s.io": 15900, "storagemigration.k8s.io": 15800,
+		"resource.k8s.io": 16200, "storagemigration.k8s.io": 15800,
 	}
 	group, ok := built[gv.Group]
 	switch {
@@ -240,6 +261,8 @@ func priority(gv schema.GroupVersion) (group, version int32) {
 		return group, 1
 	case gv.Version == "v2":
 		return group, 30
+	case gv.Group == "resource.k8s.io", gv.Group == "flowcontrol.apiserver.k8s.io":
+		return group, 21 // above the versions before v1, which upstream can serve
 	}
 	return group, 15
 }

@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/api"
 	"orrery.dev/server/openapi"
+	"orrery.dev/server/storage"
 )
 
 const apiServicesPath = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -48,6 +49,34 @@ func TestLocalAPIServices(t *testing.T) {
 		t.Fatalf("%d %s", code, body)
 	}
 	c.await("none when they are gone", func() bool { return c.available("v1.example.org") == "" })
+}
+
+// A server that starts beside another does not take away what it does not know
+// yet.
+func TestAPIServicesOfAnotherServer(t *testing.T) {
+	memory := storage.NewMemory()
+	t.Cleanup(memory.Close)
+	first := startOver(t, memory)
+	first.define(gadgets)
+	const path = apiServicesPath + "/v1.example.org"
+	first.await("the first's", func() bool { return first.available("v1.example.org") == "True Local" })
+	_, before := first.do("GET", path, "", nil)
+	second := startOver(t, memory)
+	second.await("custom resources at the second", func() bool {
+		code, _ := second.do("GET", "/apis/example.org/v1/gadgets", "", nil)
+		return code == 200
+	})
+	// It has looked once it has put this right.
+	if code, body := second.do("PATCH", apiServicesPath+"/v1.apps", `{"spec":{"versionPriority":7}}`, map[string]string{"Content-Type": "application/merge-patch+json"}); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	second.await("look", func() bool {
+		_, body := second.do("GET", apiServicesPath+"/v1.apps", "", nil)
+		return strings.Contains(body, `"versionPriority":15`)
+	})
+	if _, after := second.do("GET", path, "", nil); after != before {
+		t.Errorf("it was\n%s, and is\n%s", before, after)
+	}
 }
 
 // handlerDocuments serves documents, as package cmd does.
