@@ -74,6 +74,7 @@ func newSetup(t *testing.T) *setup {
 		t.Fatal(err)
 	}
 	s.admin.QPS, s.admin.Burst = -1, -1
+	s.admin.WarningHandler = rest.NoWarnings{}
 	return s
 }
 
