@@ -122,7 +122,6 @@ func list() []entry {
 		{name: "local-path-provisioner", account: "persistent-volume-binder", make: newLocalPath},
 		{name: "service-cidr-controller", account: "service-cidrs-controller", make: newServiceCIDR},
 		{name: "service-lb-controller", account: "service-controller", make: newServiceLB},
-		{name: "validatingadmissionpolicy-status-controller", account: "validatingadmissionpolicy-status-controller", make: newPolicyTypes},
 		{name: "storage-version-migrator-controller", account: "storage-version-migrator-controller", make: newStorageMigration},
 		{name: "horizontal-pod-autoscaler-controller", account: "horizontal-pod-autoscaler", make: newHPA},
 	}

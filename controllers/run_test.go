@@ -147,9 +147,14 @@ func TestEveryControllerHasItsOwnName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := map[string]bool{}
 	for _, row := range list() {
 		if c := row.make(e); c.Name != row.name {
 			t.Errorf("list says %q, the controller %q", row.name, c.Name)
 		}
+		if seen[row.name] {
+			t.Errorf("%q is in the list twice", row.name)
+		}
+		seen[row.name] = true
 	}
 }

@@ -64,23 +64,6 @@ func (s *scaler) byResource(gr schema.GroupResource) (schema.GroupVersionResourc
 	return schema.GroupVersionResource{}, fmt.Errorf("no resource %s", gr)
 }
 
-// kindOf finds the kind of a resource.
-func (s *scaler) kindOf(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, age := range []time.Duration{kindsLook, kindsMissed} {
-		if err := s.look(age); err != nil {
-			return schema.GroupVersionKind{}, false
-		}
-		for kind, at := range s.kinds {
-			if at == gvr {
-				return kind, true
-			}
-		}
-	}
-	return schema.GroupVersionKind{}, false
-}
-
 // look asks the server for its kinds, unless that was less than an age ago; mu is
 // held.
 func (s *scaler) look(age time.Duration) error {
