@@ -49,6 +49,7 @@ require (
 	github.com/alexflint/go-filemutex v1.3.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
+	k8s.io/dynamic-resource-allocation v0.37.2 // indirect
 	sigs.k8s.io/knftables v0.0.22 // indirect
 )
 

@@ -119,6 +119,7 @@ func list() []entry {
 		{name: "persistentvolume-protection-controller", account: "pv-protection-controller", make: newVolumeProtection},
 		{name: "volumeattributesclass-protection-controller", account: "volumeattributesclass-protection-controller", make: newAttributesClassProtection},
 		{name: "ephemeral-volume-controller", account: "ephemeral-volume-controller", make: newEphemeralVolume},
+		{name: "resourceclaim-controller", account: "resource-claim-controller", make: newResourceClaims},
 		{name: "local-path-provisioner", account: "persistent-volume-binder", make: newLocalPath},
 		{name: "service-cidr-controller", account: "service-cidrs-controller", make: newServiceCIDR},
 		{name: "service-lb-controller", account: "service-controller", make: newServiceLB},

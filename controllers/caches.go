@@ -24,6 +24,8 @@ const (
 	byClaim      = "claim"      // namespace/name of a PersistentVolumeClaim that the pod uses
 	// name of a VolumeAttributesClass that a claim or volume has or asks for
 	byAttributesClass = "attributesClass"
+	byResourceClaim   = "resourceClaim" // namespace/name of a ResourceClaim that the pod has
+	byClaimTemplate   = "claimTemplate" // namespace/name of a ResourceClaimTemplate of the pod
 )
 
 // env is what controllers are made from: clients, shared caches, and the
@@ -75,10 +77,11 @@ func slim(obj any) (any, error) {
 func (e *env) addIndexes() error {
 	owned := cache.Indexers{byController: controllerIndex, orphans: orphanIndex}
 	for informer, indexers := range map[cache.SharedIndexInformer]cache.Indexers{
-		e.pods(): {byController: controllerIndex, orphans: orphanIndex, byNode: nodeIndex, byClaim: indexOn(claimsOf)},
+		e.pods(): {byController: controllerIndex, orphans: orphanIndex, byNode: nodeIndex, byClaim: indexOn(claimsOf), byResourceClaim: indexOn(claimsNamedBy), byClaimTemplate: indexOn(templatesNamedBy)},
 		e.factory.Apps().V1().ReplicaSets().Informer():         owned,
 		e.factory.Apps().V1().ControllerRevisions().Informer(): owned,
 		e.factory.Batch().V1().Jobs().Informer():               owned,
+		e.factory.Resource().V1().ResourceClaims().Informer():  owned,
 
 		e.factory.Core().V1().PersistentVolumeClaims().Informer(): {byAttributesClass: indexOn(classesOfClaim)},
 		e.factory.Core().V1().PersistentVolumes().Informer():      {byAttributesClass: indexOn(classesOfVolume)},

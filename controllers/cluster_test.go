@@ -312,7 +312,7 @@ func TestStories(t *testing.T) {
 	}{
 		{"deployment", deploymentStory}, {"deletion", deletionStory}, {"namespace", namespaceStory}, {"job", jobStory},
 		{"sets", setsStory}, {"volume", volumeStory}, {"limits", limitsStory}, {"nodes", nodesStory}, {"token", tokenStory},
-		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory}, {"trust bundle", trustBundleStory},
+		{"attributes class", attributesClassStory}, {"service range", serviceRangeStory}, {"trust bundle", trustBundleStory}, {"device", deviceStory},
 		{"migration", migrationStory}, {"migrated definition", migratedDefinitionStory},
 		{"policy", policyStory},
 	} {

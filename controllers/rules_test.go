@@ -203,6 +203,17 @@ func TestUnusedTokensGo(t *testing.T) {
 	})
 }
 
+func TestNamesOfClaimsKeepSomethingOfBoth(t *testing.T) {
+	for _, tc := range []struct{ pod, claim, want string }{
+		{"web", "gpu", "web-gpu-"},
+		{strings.Repeat("p", 60), strings.Repeat("c", 30), strings.Repeat("p", 37) + "-" + strings.Repeat("c", 18)},
+	} {
+		if got := claimNamePrefix(tc.pod, tc.claim); got != tc.want {
+			t.Errorf("%s %s: %s", tc.pod, tc.claim, got)
+		}
+	}
+}
+
 func TestServiceRangesThatCanGo(t *testing.T) {
 	makeRange := func(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}

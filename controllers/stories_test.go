@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -125,6 +126,60 @@ func trustBundleStory(t *testing.T, c *cluster) {
 		published, err := c.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		if err != nil || len(found.Items) != 1 || found.Items[0].Spec.TrustBundle != published.Data["ca.crt"] {
 			return fmt.Errorf("%v: bundles %+v", err, found.Items)
+		}
+		return nil
+	})
+}
+
+// A pod gets the device claim that it describes, keeps it while it runs, and
+// leaves nothing behind.
+func deviceStory(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	claims, pods := c.client.ResourceV1().ResourceClaims(ns), c.client.CoreV1().Pods(ns)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: template(nil, "image:1").Spec}
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr("one-gpu")}}
+	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	check(t, err)
+	_, err = c.client.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "one-gpu"},
+		Spec: resourcev1.ResourceClaimTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": "user"}}, Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu"}}}},
+		}},
+	}, metav1.CreateOptions{})
+	check(t, err)
+	var claim *resourcev1.ResourceClaim
+	eventually(t, func() error {
+		pod, err := pods.Get(t.Context(), "user", metav1.GetOptions{})
+		if err != nil || len(pod.Status.ResourceClaimStatuses) != 1 {
+			return fmt.Errorf("%v: claims of the pod: %v", err, pod.Status.ResourceClaimStatuses)
+		}
+		claim, err = claims.Get(t.Context(), *pod.Status.ResourceClaimStatuses[0].ResourceClaimName, metav1.GetOptions{})
+		if err != nil || !metav1.IsControlledBy(claim, pod) || claim.Labels["of"] != "user" || len(claim.Spec.Devices.Requests) != 1 {
+			return fmt.Errorf("%v: claim %+v", err, claim)
+		}
+		return nil
+	})
+	// What the scheduler does, but for the reservation: the pod was bound before.
+	claim.Finalizers = append(claim.Finalizers, resourcev1.Finalizer)
+	claim, err = claims.Update(t.Context(), claim, metav1.UpdateOptions{})
+	check(t, err)
+	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "gpus.example.com", Pool: "p", Device: "d"}},
+	}}
+	claim, err = claims.UpdateStatus(t.Context(), claim, metav1.UpdateOptions{})
+	check(t, err)
+	eventually(t, func() error {
+		claim, err := claims.Get(t.Context(), claim.Name, metav1.GetOptions{})
+		if err != nil || len(claim.Status.ReservedFor) != 1 || claim.Status.ReservedFor[0].Name != "user" {
+			return fmt.Errorf("%v: reserved for %v", err, claim.Status.ReservedFor)
+		}
+		return nil
+	})
+	check(t, pods.Delete(t.Context(), "user", metav1.DeleteOptions{}))
+	eventually(t, func() error {
+		left, err := claims.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(left.Items) > 0 {
+			return fmt.Errorf("%v: %+v", err, left.Items)
 		}
 		return nil
 	})
