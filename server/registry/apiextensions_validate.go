@@ -2,11 +2,13 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -41,7 +43,11 @@ func validateDefinition(c, old *definition) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("preserveUnknownFields"), true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"))
 	}
 	errs = append(errs, validDefinitionNames(&spec.Names, path.Child("names"))...)
-	errs = append(errs, validVersions(spec.Versions, path.Child("versions"))...)
+	var before []apiextensionsv1.CustomResourceDefinitionVersion
+	if old != nil {
+		before = old.Spec.Versions
+	}
+	errs = append(errs, validVersions(spec.Versions, before, path.Child("versions"))...)
 	errs = append(errs, validConversion(spec.Conversion, path.Child("conversion"))...)
 	if old != nil {
 		errs = append(errs, validDefinitionUpdate(c, old)...)
@@ -82,7 +88,8 @@ func validDefinitionNames(n *apiextensionsv1.CustomResourceDefinitionNames, path
 	return errs
 }
 
-func validVersions(versions []apiextensionsv1.CustomResourceDefinitionVersion, path *field.Path) field.ErrorList {
+// validVersions checks versions, but not again a schema that was there before.
+func validVersions(versions, before []apiextensionsv1.CustomResourceDefinitionVersion, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	stored, seen := 0, map[string]bool{}
 	for i := range versions {
@@ -97,7 +104,9 @@ func validVersions(versions []apiextensionsv1.CustomResourceDefinitionVersion, p
 		}
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 			errs = append(errs, field.Required(at.Child("schema", "openAPIV3Schema"), "schemas are required"))
-		} else {
+		} else if !slices.ContainsFunc(before, func(b apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return b.Name == v.Name && equality.Semantic.DeepEqual(b.Schema, v.Schema)
+		}) {
 			errs = append(errs, validSchema(v.Schema.OpenAPIV3Schema, at.Child("schema", "openAPIV3Schema"))...)
 		}
 		for j, column := range v.AdditionalPrinterColumns {
@@ -158,10 +167,10 @@ func validSchema(s *apiextensionsv1.JSONSchemaProps, path *field.Path) field.Err
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, "", err.Error())}
 	}
-	if errs := structural.ValidateStructural(path, built); len(errs) > 0 {
+	if errs := append(validFields(s, path), structural.ValidateStructural(path, built)...); len(errs) > 0 {
 		return errs // defaults and rules can only be understood by a sound schema
 	}
-	return append(validDefaults(built, path), validRules(built, path, true, nil)...)
+	return append(validDefaults(built, path), validRules(built, path)...)
 }
 
 func validConversion(c *apiextensionsv1.CustomResourceConversion, path *field.Path) field.ErrorList {
