@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -20,35 +22,39 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	events   *prometheus.CounterVec
-	watches  prometheus.Gauge
+	long     *prometheus.GaugeVec
 }
 
 func newMetrics(s *Server) *metrics {
 	resource := []string{"group", "version", "resource"}
+	request := append(resource, "subresource", "scope", "verb", "component")
+	with := func(labels []string, more ...string) []string { return append(slices.Clone(labels), more...) }
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
 			Help: "Requests, by verb, resource and HTTP response code.",
-		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "code"}),
+		}, with(request, "dry_run", "code")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_request_duration_seconds",
 			Help:    "Time that requests took, in seconds; watches are left out.",
 			Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60},
-		}, []string{"verb", "group", "version", "resource", "subresource", "scope"}),
+			// Those who ask for protobuf get native buckets too.
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		}, with(request, "dry_run")),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_watch_events_total",
 			Help: "Events sent to watchers.",
 		}, resource),
-		watches: prometheus.NewGauge(prometheus.GaugeOpts{
+		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
-			Help: "Watches in progress.",
-		}),
+			Help: "Watches, proxied connections and logs in progress.",
+		}, request),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.events, m.watches,
+	m.registry.MustRegister(m.requests, m.duration, m.events, m.long,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&objectCounts{s, prometheus.NewDesc("apiserver_storage_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)},
+		&objectCounts{s, prometheus.NewDesc("apiserver_resource_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests in flight.", ConstLabels: prometheus.Labels{"request_kind": "readOnly"},
 		}, func() float64 { return float64(len(s.reads)) }),
@@ -84,11 +90,28 @@ func (m *metrics) Gather() ([]*dto.MetricFamily, error) {
 	return all, err
 }
 
-// observe counts a request. Paths outside the API share one set of labels, since
-// anyone can make them up.
-func (m *metrics) observe(info *requestInfo, code string, took time.Duration) {
+// observe counts a request that is over. Paths outside the API share one set of
+// labels, since anyone can make them up.
+func (m *metrics) observe(r *http.Request, info *requestInfo, code string, took time.Duration) {
+	if code == "404" && info.Resource {
+		info = &requestInfo{} // whatever was asked for does not exist
+	}
+	labels := append(requestLabels(r, info), dryRunLabel(r))
+	m.requests.WithLabelValues(append(labels, code)...).Inc()
+	if !info.longRunning() {
+		m.duration.WithLabelValues(labels...).Observe(took.Seconds())
+	}
+}
+
+// begin counts a request that goes on for long until done is called.
+func (m *metrics) begin(r *http.Request, info *requestInfo) (done func()) {
+	gauge := m.long.WithLabelValues(requestLabels(r, info)...)
+	gauge.Inc()
+	return gauge.Dec
+}
+
+func requestLabels(r *http.Request, info *requestInfo) []string {
 	scope := ""
-	verb := info.Verb
 	if info.Resource {
 		switch {
 		case info.Name != "":
@@ -99,19 +122,38 @@ func (m *metrics) observe(info *requestInfo, code string, took time.Duration) {
 			scope = "cluster"
 		}
 	}
-	switch verb {
-	case "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection":
-	default:
-		verb = "other"
+	return []string{info.GVR.Group, info.GVR.Version, info.GVR.Resource, info.Subresource, scope, verbLabel(r, info), "apiserver"}
+}
+
+// verbLabel is the word that metrics have for what a request does: mostly HTTP's.
+func verbLabel(r *http.Request, info *requestInfo) string {
+	if info.longRunning() && info.Verb != "watch" && info.Subresource != "log" {
+		return "CONNECT"
 	}
-	if code == "404" && info.Resource {
-		info = &requestInfo{} // whatever was asked for does not exist
+	switch info.Verb {
+	case "get", "list", "watch", "delete", "deletecollection", "post", "put":
+		return strings.ToUpper(info.Verb)
+	case "create":
+		return http.MethodPost
+	case "update":
+		return http.MethodPut
+	case "patch":
+		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch") {
+			return "APPLY"
+		}
+		return http.MethodPatch
 	}
-	labels := []string{verb, info.GVR.Group, info.GVR.Version, info.GVR.Resource, info.Subresource, scope}
-	m.requests.WithLabelValues(append(labels, code)...).Inc()
-	if !info.longRunning() {
-		m.duration.WithLabelValues(labels...).Observe(took.Seconds())
+	return "other"
+}
+
+func dryRunLabel(r *http.Request) string {
+	switch r.URL.Query().Get("dryRun") {
+	case "":
+		return ""
+	case metav1.DryRunAll:
+		return metav1.DryRunAll
 	}
+	return "invalid"
 }
 
 func (s *Server) serveMetrics(c *gin.Context) {

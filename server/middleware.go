@@ -248,7 +248,7 @@ func (s *Server) measure(c *gin.Context) {
 		if info == nil {
 			return
 		}
-		s.metrics.observe(info, strconv.Itoa(c.Writer.Status()), time.Since(begin))
+		s.metrics.observe(c.Request, info, strconv.Itoa(c.Writer.Status()), time.Since(begin))
 	}()
 	c.Next()
 }

@@ -305,7 +305,7 @@ func TestHealthAndVersion(t *testing.T) {
 	if _, body := c.do("GET", "/version", "", nil); !strings.Contains(body, `"gitVersion": "v1.37.2"`) {
 		t.Errorf("version: %s", body)
 	}
-	if _, body := c.do("GET", "/metrics", "", nil); !strings.Contains(body, "apiserver_storage_objects{") || !strings.Contains(body, "apiserver_request_total{") {
+	if _, body := c.do("GET", "/metrics", "", nil); !strings.Contains(body, "apiserver_resource_objects{") || !strings.Contains(body, "apiserver_request_total{") {
 		t.Errorf("metrics: %s", body[:min(len(body), 500)])
 	}
 	if _, body := c.do("GET", "/", "", nil); !strings.Contains(body, `"/apis/apps/v1"`) {

@@ -162,6 +162,9 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	if k.Deprecated != "" {
 		c.warn(k.Deprecated)
 	}
+	if c.longRunning() {
+		defer s.metrics.begin(r, info)()
+	}
 	err = serve()
 	c.flushWarnings() // of what has failed
 	return err

@@ -72,8 +72,6 @@ func (c *call) watch() error {
 		send(batch)
 		return nil
 	}
-	c.s.metrics.watches.Inc()
-	defer c.s.metrics.watches.Dec()
 	stream.pump(ctx, watcher, send)
 	return nil
 }
