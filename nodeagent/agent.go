@@ -123,6 +123,9 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, errors.New("node agent: a node name, a runtime and an image service are needed")
 	}
 	setDefaults(&cfg)
+	if err := checkPullPolicy(&cfg.Kubelet); err != nil {
+		return nil, fmt.Errorf("node agent's configuration: %w", err)
+	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), started: time.Now(), nodeChanged: make(chan struct{}, 1), synced: func() bool { return true }}
 	a.runtimeName.Store("containerd")
 	a.clients = cfg.Clients

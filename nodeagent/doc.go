@@ -11,7 +11,8 @@
 //
 // What fills a pod's volumes is followed, so that changes arrive (follow.go,
 // trust.go, podcert.go). What a pod was promised may differ from what it asks for
-// while it is resized (allotment.go, resize.go).
+// while it is resized (allotment.go, resize.go). Images are pulled once for all
+// pods that could have pulled them (images.go, credentials.go, pullrecords.go).
 //
 // Nothing that counts is remembered between steps: attempts, back-off and
 // hashes are annotations on containers, promises a file beside the volumes, so an

@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -83,26 +82,6 @@ func TestDNS(t *testing.T) {
 		d := a.dns(p)
 		if got := strings.Join(d.Servers, " ") + " | " + strings.Join(d.Searches, " ") + " | " + strings.Join(d.Options, " "); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestRegistryAuth(t *testing.T) {
-	secret := &corev1.Secret{Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{
-		"https://index.docker.io/v1/": {"auth": "aHViOnB3"},
-		"registry.example.com": {"username": "u", "password": "p"},
-		"registry.example.com/team": {"username": "t", "password": "q"}}}`)}}
-	for image, want := range map[string]string{
-		"busybox": "hub:pw", "registry.example.com/x/y:1": "u:p", "registry.example.com/team/y@sha256:" + strings.Repeat("0", 64): "t:q u:p",
-		"registry.example.com.evil/x": "", "quay.io/x": "",
-	} {
-		var got []string
-		for _, a := range registryAuth(secret, image) {
-			got = append(got, a.Username+":"+a.Password)
-		}
-		slices.Sort(got)
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v, want %s", image, got, want)
 		}
 	}
 }

@@ -7,17 +7,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // collectImages removes images that no container uses when the image filesystem
-// fills up, those longest unused first.
+// fills up, those longest unused first, and forgets who pulled images that have
+// gone.
 func (a *Agent) collectImages(ctx context.Context) error {
 	for {
 		sleep(ctx, 5*time.Minute)
 		if ctx.Err() != nil {
 			return nil
 		}
+		a.prunePullRecords(ctx)
 		d, ok := diskOf(a.imageRoot())
 		if !ok || d.size == 0 {
 			continue
@@ -31,6 +34,24 @@ func (a *Agent) collectImages(ctx context.Context) error {
 		if !a.freeImages(ctx, want) {
 			a.nodeEvent(corev1.EventTypeWarning, "FreeDiskSpaceFailed", fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes.", want))
 		}
+	}
+}
+
+func (a *Agent) prunePullRecords(ctx context.Context) {
+	if a.images.records == nil {
+		return
+	}
+	since := time.Now()
+	images, err := a.cfg.Images.ListImages(ctx, nil)
+	if err == nil {
+		present := sets.New[string]()
+		for _, img := range images {
+			present.Insert(img.Id)
+		}
+		err = a.images.records.prune(present, since)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("pull records not pruned", "err", err)
 	}
 }
 

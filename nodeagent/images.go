@@ -2,9 +2,8 @@ package nodeagent
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ type imagePuller struct {
 	backoff map[pullKey]pullBackoff
 	busy    map[string]chan struct{} // one slot per image
 	slots   chan struct{}            // pulls at the same time, of all images
+	records *pullRecords             // nil: everyone may use what is on the node
 }
 
 // pullKey is one pod's wish for an image: another pod may have better
@@ -53,7 +53,11 @@ func newImagePuller(a *Agent) *imagePuller {
 			n = int(*m)
 		}
 	}
-	return &imagePuller{a: a, backoff: map[pullKey]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
+	p := &imagePuller{a: a, backoff: map[pullKey]pullBackoff{}, busy: map[string]chan struct{}{}, slots: make(chan struct{}, n)}
+	if !a.cfg.Simulated {
+		p.records = &pullRecords{dir: filepath.Join(a.cfg.RootDir, "image_manager")}
+	}
+	return p
 }
 
 // wantedImage is an image that a pod needs, and who is told what becomes of it.
@@ -95,11 +99,12 @@ func (p *imagePuller) ensure(ctx context.Context, want wantedImage) (string, err
 		return "", &startError{reason: "ImageInspectError", message: text}
 	}
 	present := resp.GetImage()
-	if present != nil && want.policy != corev1.PullAlways {
+	creds := sync.OnceValue(func() []credential { return p.credentials(ctx, pod, image) })
+	if present != nil && want.policy != corev1.PullAlways && p.mayUse(want.name, present.Id, creds) {
 		say(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", want.name))
 		return present.Id, nil
 	}
-	if want.policy == corev1.PullNever {
+	if want.policy == corev1.PullNever { // not a word of an image that the pod may not use
 		text := fmt.Sprintf("Container image %q is not present with pull policy of Never", want.name)
 		say(corev1.EventTypeWarning, "ErrImageNeverPull", text)
 		return "", &startError{reason: "ErrImageNeverPull", message: text}
@@ -109,10 +114,10 @@ func (p *imagePuller) ensure(ctx context.Context, want wantedImage) (string, err
 		say(corev1.EventTypeNormal, "BackOff", text)
 		return "", &startError{reason: reasonPullBackOff, message: text + ": " + b.message, until: b.until}
 	}
-	return p.pull(ctx, want, spec)
+	return p.pull(ctx, want, spec, creds())
 }
 
-func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimeapi.ImageSpec) (string, error) {
+func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimeapi.ImageSpec, creds []credential) (string, error) {
 	say := want.say
 	say(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", spec.UserSpecifiedImage))
 	asked := time.Now()
@@ -123,7 +128,7 @@ func (p *imagePuller) pull(ctx context.Context, want wantedImage, spec *runtimea
 		return "", ctx.Err()
 	}
 	begin := time.Now()
-	ref, err := p.pullWith(ctx, want.pod, spec, want.sandbox)
+	ref, err := p.pullWith(ctx, spec, creds, want.sandbox)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
@@ -162,83 +167,6 @@ func pullFailure(image string, err error) (reason, message string) {
 		}
 	}
 	return reasonPull, err.Error()
-}
-
-// pullWith tries the pod's pull secrets in order, then without any.
-func (p *imagePuller) pullWith(ctx context.Context, pod *corev1.Pod, spec *runtimeapi.ImageSpec, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
-	var last error
-	for _, auth := range p.credentials(ctx, pod, spec.Image) {
-		ref, err := p.a.cfg.Images.PullImage(ctx, spec, auth, sandbox)
-		if err == nil {
-			return ref, nil
-		}
-		last = err
-	}
-	return "", last
-}
-
-// credentials are those of the pod's pull secrets that fit the image; the last
-// is nil, for an anonymous pull, when none fits.
-func (p *imagePuller) credentials(ctx context.Context, pod *corev1.Pod, image string) []*runtimeapi.AuthConfig {
-	var out []*runtimeapi.AuthConfig
-	if !p.a.cfg.Simulated {
-		get := &objects{a: p.a}
-		for _, ref := range pod.Spec.ImagePullSecrets {
-			secret, err := get.Secret(ctx, pod.Namespace, ref.Name)
-			if err != nil {
-				continue // as upstream: a missing pull secret is not an error of its own
-			}
-			out = append(out, registryAuth(secret, image)...)
-		}
-	}
-	if len(out) == 0 {
-		out = append(out, nil)
-	}
-	return out
-}
-
-// registryAuth reads a docker configuration and picks the entries whose
-// registry (and path) is that of the image.
-func registryAuth(secret *corev1.Secret, image string) []*runtimeapi.AuthConfig {
-	type entry struct {
-		Username, Password, Auth string
-	}
-	var auths map[string]entry
-	if data, ok := secret.Data[corev1.DockerConfigJsonKey]; ok {
-		var file struct{ Auths map[string]entry }
-		if json.Unmarshal(data, &file) != nil {
-			return nil
-		}
-		auths = file.Auths
-	} else if data, ok := secret.Data[corev1.DockerConfigKey]; ok {
-		if json.Unmarshal(data, &auths) != nil {
-			return nil
-		}
-	}
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return nil
-	}
-	var out []*runtimeapi.AuthConfig
-	for server, e := range auths {
-		host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://"), "/")
-		host = strings.TrimSuffix(strings.TrimSuffix(host, "/v1"), "/v2")
-		if host == "index.docker.io" {
-			host = "docker.io"
-		}
-		if named.Name() != host && !strings.HasPrefix(named.Name(), host+"/") {
-			continue
-		}
-		if e.Username == "" && e.Auth != "" {
-			raw, err := base64.StdEncoding.DecodeString(e.Auth)
-			if err != nil {
-				continue
-			}
-			e.Username, e.Password, _ = strings.Cut(string(raw), ":")
-		}
-		out = append(out, &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password, ServerAddress: server})
-	}
-	return out
 }
 
 func (p *imagePuller) lock(image string) chan struct{} {
