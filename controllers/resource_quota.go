@@ -102,6 +102,11 @@ func (c *quotaController) sync(ctx context.Context, key string) (time.Duration, 
 		return pause, nil
 	}
 	again := quotaResync
+	// What was made at the same time as the quota may have been neither counted by
+	// the server, which did not know the quota yet, nor be in our caches.
+	if time.Since(quota.CreationTimestamp.Time) < quotaLook {
+		again = quotaLook
+	}
 	used := corev1.ResourceList{}
 	var errs []error
 	for name := range quota.Spec.Hard {
