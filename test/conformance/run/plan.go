@@ -30,8 +30,9 @@ var waiting = regexp.MustCompile(strings.Join([]string{
 	`monotonically increasing restart count`,
 }, "|"))
 
-// waitingProcs makes the waiting tests end before the others do.
-const waitingProcs = 4
+// waitingProcs is enough for each of them to wait at the same time: they need next
+// to no processor, and the longest alone takes ten minutes.
+const waitingProcs = 12
 
 // plan sorts the tests into phases. The groups of a phase run at the same time,
 // the phases one after another.
@@ -47,7 +48,7 @@ func plan(tests []suite.Test, procs int) [][]group {
 			short.tests = append(short.tests, t)
 		}
 	}
-	long.procs = min(waitingProcs, procs, len(long.tests))
+	long.procs = min(waitingProcs, len(long.tests))
 	short.procs = min(procs, len(short.tests))
 	serial.procs = 1
 	var phases [][]group
