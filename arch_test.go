@@ -64,7 +64,6 @@ var forbidden = []string{
 // allowedBelow are leaf libraries below a forbidden path.
 var allowedBelow = []string{
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema", "k8s.io/apiextensions-apiserver/pkg/apiserver/validation",
-	"k8s.io/apiserver/pkg/endpoints/request", // keys by which libraries find in a context what a request is about
 }
 
 const module = "orrery.dev"

@@ -86,7 +86,7 @@ func (e *Encryption) makeSet(raw []byte) (*set, error) {
 // TransformerForResource seals the values of a resource by whatever set is in
 // force when it is used.
 func (e *Encryption) TransformerForResource(gr schema.GroupResource) value.Transformer {
-	return &resourceTransformer{encryption: e, resource: gr, info: infoOf(gr)}
+	return &resourceTransformer{encryption: e, resource: gr}
 }
 
 // Watched reports whether there is anything whose health can be asked for.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
@@ -128,21 +127,14 @@ func (s *set) grace() time.Duration {
 type resourceTransformer struct {
 	encryption *Encryption
 	resource   schema.GroupResource
-	info       *request.RequestInfo
-}
-
-// infoOf tells the library's metrics and log lines which resource it is about,
-// when the server does something of its own accord.
-func infoOf(gr schema.GroupResource) *request.RequestInfo {
-	return &request.RequestInfo{IsResourceRequest: true, APIGroup: gr.Group, Resource: gr.Resource}
 }
 
 // TransformFromStorage implements value.Transformer.
 func (r *resourceTransformer) TransformFromStorage(ctx context.Context, data []byte, where value.Context) ([]byte, bool, error) {
-	return r.encryption.now.Load().transformer(r.resource).TransformFromStorage(request.WithRequestInfo(ctx, r.info), data, where)
+	return r.encryption.now.Load().transformer(r.resource).TransformFromStorage(ctx, data, where)
 }
 
 // TransformToStorage implements value.Transformer.
 func (r *resourceTransformer) TransformToStorage(ctx context.Context, data []byte, where value.Context) ([]byte, error) {
-	return r.encryption.now.Load().transformer(r.resource).TransformToStorage(request.WithRequestInfo(ctx, r.info), data, where)
+	return r.encryption.now.Load().transformer(r.resource).TransformToStorage(ctx, data, where)
 }

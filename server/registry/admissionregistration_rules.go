@@ -86,35 +86,38 @@ func validConditions(conditions []admissionv1.MatchCondition, params bool, at *f
 }
 
 func validateValidatingWebhooks(c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-	errs := api.ValidateValidatingWebhooks(c, old)
 	conditions := func(c *admissionv1.ValidatingWebhookConfiguration) (all [][]admissionv1.MatchCondition) {
-		for _, w := range c.Webhooks {
-			all = append(all, w.MatchConditions)
+		if c != nil {
+			for _, w := range c.Webhooks {
+				all = append(all, w.MatchConditions)
+			}
 		}
 		return all
 	}
-	if old != nil && reflect.DeepEqual(conditions(c), conditions(old)) {
-		return errs
-	}
-	for i, w := range c.Webhooks {
-		errs = append(errs, validConditions(w.MatchConditions, false, field.NewPath("webhooks").Index(i).Child("matchConditions"))...)
-	}
-	return errs
+	return append(api.ValidateValidatingWebhooks(c, old), changedConditions(conditions(c), conditions(old), old != nil)...)
 }
 
 func validateMutatingWebhooks(c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
-	errs := api.ValidateMutatingWebhooks(c, old)
 	conditions := func(c *admissionv1.MutatingWebhookConfiguration) (all [][]admissionv1.MatchCondition) {
-		for _, w := range c.Webhooks {
-			all = append(all, w.MatchConditions)
+		if c != nil {
+			for _, w := range c.Webhooks {
+				all = append(all, w.MatchConditions)
+			}
 		}
 		return all
 	}
-	if old != nil && reflect.DeepEqual(conditions(c), conditions(old)) {
-		return errs
+	return append(api.ValidateMutatingWebhooks(c, old), changedConditions(conditions(c), conditions(old), old != nil)...)
+}
+
+// changedConditions checks the conditions of a configuration's webhooks, by
+// webhook. Those of an update are checked only if they changed, so that a rule
+// made stricter locks nobody out of what is stored.
+func changedConditions(now, before [][]admissionv1.MatchCondition, update bool) (errs field.ErrorList) {
+	if update && reflect.DeepEqual(now, before) {
+		return nil
 	}
-	for i, w := range c.Webhooks {
-		errs = append(errs, validConditions(w.MatchConditions, false, field.NewPath("webhooks").Index(i).Child("matchConditions"))...)
+	for i, conditions := range now {
+		errs = append(errs, validConditions(conditions, false, field.NewPath("webhooks").Index(i).Child("matchConditions"))...)
 	}
 	return errs
 }
