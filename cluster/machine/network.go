@@ -160,8 +160,15 @@ func (m Machine) connect(pid int, network netip.Prefix) error {
 		return err
 	}
 	defer there.Close()
+	// One that was killed half-way may have left the link without its configuration.
 	if _, err := there.LinkByName(inside); err == nil {
-		return nil
+		return m.configure(there, network)
+	}
+	// The kernel takes the link of a machine that is gone away in its own time.
+	if old, err := netlink.LinkByName(m.Link); err == nil {
+		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("interface %s: %w", m.Link, err)
+		}
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = m.Link, bridge.Attrs().Index
@@ -170,6 +177,11 @@ func (m Machine) connect(pid int, network netip.Prefix) error {
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("interface %s: %w", m.Link, err)
 	}
+	return m.configure(there, network)
+}
+
+// configure sets both ends up; what is right already stays.
+func (m Machine) configure(h *netlink.Handle, network netip.Prefix) error {
 	here, err := netlink.LinkByName(m.Link)
 	if err != nil {
 		return err
@@ -177,10 +189,6 @@ func (m Machine) connect(pid int, network netip.Prefix) error {
 	if err := netlink.LinkSetUp(here); err != nil {
 		return err
 	}
-	return m.configure(there, network)
-}
-
-func (m Machine) configure(h *netlink.Handle, network netip.Prefix) error {
 	loopback, err := h.LinkByName("lo")
 	if err != nil {
 		return err
@@ -192,13 +200,13 @@ func (m Machine) configure(h *netlink.Handle, network netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	if err := h.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(m.Addr, network.Bits()))}); err != nil {
+	if err := h.AddrReplace(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(m.Addr, network.Bits()))}); err != nil {
 		return err
 	}
 	if err := h.LinkSetUp(link); err != nil {
 		return err
 	}
-	return h.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: Router(network).Addr().AsSlice()})
+	return h.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: Router(network).Addr().AsSlice()})
 }
 
 // AwaitNetwork waits in a machine until it is connected.
