@@ -80,7 +80,7 @@ func TestEncryption(t *testing.T) {
 	}
 	_, body := second.do("GET", "/metrics", "", nil)
 	for _, want := range []string{
-		`apiserver_storage_transformation_operations_total{resource="secrets",status="OK",transformation_type="to_storage",transformer_prefix="k8s:enc:aescbc:v1:"} `,
+		`apiserver_storage_transformation_operations_total{resource="",status="OK",transformation_type="to_storage",transformer_prefix="k8s:enc:aescbc:v1:"} `,
 		"apiserver_encryption_config_controller_last_config_info{",
 	} {
 		if !strings.Contains(body, want) {

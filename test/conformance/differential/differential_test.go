@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ import (
 var (
 	orrery  = flag.String("orrery", "", "our program; make differential builds and names it")
 	answers = flag.Bool("answers", false, "tell what upstream says to every request")
-	focus   = flag.String("focus", "", "only cases whose name has this in it")
+	focus   = flag.String("focus", "", "only cases whose name this regular expression matches")
 )
 
 //go:embed cases/*.txt objects.yaml known.txt
@@ -99,7 +100,11 @@ func TestDifferential(t *testing.T) {
 		t.Fatal("known.txt:", err)
 	}
 	both := start(t)
-	results := both.playAll(t.Context(), slices.DeleteFunc(cases, func(c Case) bool { return !strings.Contains(c.Name, *focus) }))
+	wanted, err := regexp.Compile(*focus)
+	if err != nil {
+		t.Fatal("-focus:", err)
+	}
+	results := both.playAll(t.Context(), slices.DeleteFunc(cases, func(c Case) bool { return !wanted.MatchString(c.Name) }))
 	report := reporter(t)
 	counts := map[string]*[2]int{}
 	for _, r := range results {
