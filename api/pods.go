@@ -74,9 +74,19 @@ func PodQOS(pod *corev1.Pod) corev1.PodQOSClass {
 
 // PodCondition finds a condition of a pod, or nil.
 func PodCondition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == t {
-			return &pod.Status.Conditions[i]
+	return find(pod.Status.Conditions, func(c *corev1.PodCondition) bool { return c.Type == t })
+}
+
+// NodeCondition finds a condition of a node, or nil.
+func NodeCondition(node *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
+	return find(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == t })
+}
+
+// find is the first of all that is wanted, or nil.
+func find[T any](all []T, wanted func(*T) bool) *T {
+	for i := range all {
+		if wanted(&all[i]) {
+			return &all[i]
 		}
 	}
 	return nil
@@ -85,6 +95,12 @@ func PodCondition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodConditi
 // IsPodReady reports whether the pod's Ready condition is true.
 func IsPodReady(pod *corev1.Pod) bool {
 	c := PodCondition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// IsNodeReady reports whether the node's Ready condition is true.
+func IsNodeReady(node *corev1.Node) bool {
+	c := NodeCondition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
@@ -106,12 +122,7 @@ func IsSidecar(c *corev1.Container) bool {
 
 // ContainerStatus finds a container's status by name among those given, or nil.
 func ContainerStatus(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
-	for i := range all {
-		if all[i].Name == name {
-			return &all[i]
-		}
-	}
-	return nil
+	return find(all, func(c *corev1.ContainerStatus) bool { return c.Name == name })
 }
 
 // eachContainer calls f with every container of a pod; init, main and

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -206,5 +207,22 @@ func ownerKeys[T metav1.Object](kind string) func(T) []string {
 			return nil
 		}
 		return []string{o.GetNamespace() + "/" + ref.Name}
+	}
+}
+
+// adopterKeys returns a key function that wakes the controller of kind that owns a
+// pod or, where none does, all those that may adopt it by their selector.
+func adopterKeys[T metav1.Object](informer cache.SharedIndexInformer, kind string, selector func(T) *metav1.LabelSelector) func(*corev1.Pod) []string {
+	return func(pod *corev1.Pod) []string {
+		if metav1.GetControllerOfNoCopy(pod) != nil {
+			return ownerKeys[*corev1.Pod](kind)(pod)
+		}
+		var keys []string
+		for _, owner := range inNamespace[T](informer, pod.Namespace) {
+			if sel, err := selectorOf(selector(owner)); err == nil && !sel.Empty() && sel.Matches(labels.Set(pod.Labels)) {
+				keys = append(keys, keyOf(owner))
+			}
+		}
+		return keys
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -42,7 +41,7 @@ func newDaemonSet(e *env) Controller {
 		Name: "daemonset-controller",
 		Reads: []Source{
 			wakesSelf(c.informer),
-			wakes(e.pods(), c.keysOfPod),
+			wakes(e.pods(), adopterKeys(c.informer, "DaemonSet", func(ds *appsv1.DaemonSet) *metav1.LabelSelector { return ds.Spec.Selector })),
 			when(wakes(e.nodes(), func(*corev1.Node) []string { return c.allKeys() }), nodeFitChanged),
 			wakes(e.revisionInformer(), ownerKeys[*appsv1.ControllerRevision]("DaemonSet")),
 		},
@@ -64,19 +63,6 @@ func (c *daemonSetController) allKeys() []string {
 func nodeFitChanged(before, after *corev1.Node) bool {
 	return !equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable
-}
-
-func (c *daemonSetController) keysOfPod(pod *corev1.Pod) []string {
-	if metav1.GetControllerOfNoCopy(pod) != nil {
-		return ownerKeys[*corev1.Pod]("DaemonSet")(pod)
-	}
-	var keys []string
-	for _, ds := range inNamespace[*appsv1.DaemonSet](c.informer, pod.Namespace) {
-		if sel, err := selectorOf(ds.Spec.Selector); err == nil && !sel.Empty() && sel.Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, keyOf(ds))
-		}
-	}
-	return keys
 }
 
 func (c *daemonSetController) sync(ctx context.Context, key string) (time.Duration, error) {

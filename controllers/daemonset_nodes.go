@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/api"
 )
 
 // daemonFleet is a DaemonSet, the nodes, and its pods by the node they are for.
@@ -146,7 +148,7 @@ func (f *daemonFleet) planNode(node *corev1.Node, p *daemonPlan) {
 	for _, pod := range pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
-		case podFinished(pod):
+		case api.IsPodTerminal(pod):
 			if wait := failedDaemonDelay - f.now.Sub(pod.CreationTimestamp.Time); wait > 0 {
 				p.again = sooner(p.again, wait)
 				continue
@@ -311,7 +313,7 @@ func (f *daemonFleet) status() (appsv1.DaemonSetStatus, time.Duration) {
 		}
 		s.CurrentNumberScheduled++
 		pod := pods[0]
-		if podReady(pod) {
+		if api.IsPodReady(pod) {
 			s.NumberReady++
 			ok, left := podAvailable(pod, f.ds.Spec.MinReadySeconds, f.now)
 			if ok {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"orrery.dev/api"
 )
 
 // deploymentController moves pods from old ReplicaSets to the one that has the
@@ -241,7 +243,7 @@ func (c *deploymentController) oldPodsRun(r *rollout) bool {
 			return true
 		}
 		for _, pod := range indexed[*corev1.Pod](c.pods(), byController, string(rs.UID)) {
-			if !podFinished(pod) {
+			if !api.IsPodTerminal(pod) {
 				return true
 			}
 		}

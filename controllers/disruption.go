@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	pdbhelper "k8s.io/component-helpers/apps/poddisruptionbudget"
+
+	"orrery.dev/api"
 )
 
 // evictionGrace is how long an eviction that was granted may take to show as a
@@ -241,7 +243,7 @@ func healthyPods(pods []*corev1.Pod, disrupted map[string]metav1.Time) int32 {
 	n := int32(0)
 	for _, pod := range pods {
 		_, leaving := disrupted[pod.Name]
-		if !leaving && pod.DeletionTimestamp == nil && podReady(pod) {
+		if !leaving && pod.DeletionTimestamp == nil && api.IsPodReady(pod) {
 			n++
 		}
 	}

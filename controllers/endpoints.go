@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice"
 	sliceutil "k8s.io/endpointslice/util"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -175,7 +177,7 @@ func subsetsOf(svc *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset 
 			set = &corev1.EndpointSubset{Ports: ports}
 			byPorts[key] = set
 		}
-		if podReady(pod) || svc.Spec.PublishNotReadyAddresses {
+		if api.IsPodReady(pod) || svc.Spec.PublishNotReadyAddresses {
 			set.Addresses = append(set.Addresses, address)
 		} else {
 			set.NotReadyAddresses = append(set.NotReadyAddresses, address)

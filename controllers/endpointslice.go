@@ -14,6 +14,8 @@ import (
 	"k8s.io/endpointslice/topologycache"
 	sliceutil "k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -74,13 +76,13 @@ func (e *env) servicesOfPod(pod *corev1.Pod) []string {
 func podEndpointChanged(before, after *corev1.Pod) bool {
 	return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-		before.Status.Phase != after.Status.Phase || podReady(before) != podReady(after) ||
+		before.Status.Phase != after.Status.Phase || api.IsPodReady(before) != api.IsPodReady(after) ||
 		!equality.Semantic.DeepEqual(before.Status.PodIPs, after.Status.PodIPs) || before.Status.PodIP != after.Status.PodIP ||
 		before.Spec.NodeName != after.Spec.NodeName || before.Spec.Hostname != after.Spec.Hostname || before.Spec.Subdomain != after.Spec.Subdomain
 }
 
 func nodeTopologyChanged(before, after *corev1.Node) bool {
-	return nodeReady(before) != nodeReady(after) ||
+	return api.IsNodeReady(before) != api.IsNodeReady(after) ||
 		before.Labels[corev1.LabelTopologyZone] != after.Labels[corev1.LabelTopologyZone] ||
 		!before.Status.Allocatable.Cpu().Equal(*after.Status.Allocatable.Cpu())
 }

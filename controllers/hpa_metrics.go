@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -151,7 +153,7 @@ func groupPods(pods []*corev1.Pod, metrics map[string]podMetric, name corev1.Res
 
 // warmingUp says whether a pod's CPU use is that of its start.
 func warmingUp(pod *corev1.Pod, m podMetric, now time.Time) bool {
-	ready := podCondition(pod, corev1.PodReady)
+	ready := api.PodCondition(pod, corev1.PodReady)
 	if ready == nil || pod.Status.StartTime == nil {
 		return true
 	}

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -47,18 +48,11 @@ func newJob(e *env) Controller {
 	}
 }
 
+// keysOfPod wakes a pod's Job, and sees to pods whose Job has gone.
 func (c *jobController) keysOfPod(pod *corev1.Pod) []string {
-	if metav1.GetControllerOfNoCopy(pod) != nil {
-		return ownerKeys[*corev1.Pod]("Job")(pod)
-	}
-	var keys []string
-	if slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer) {
+	keys := adopterKeys(c.informer, "Job", func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector })(pod)
+	if metav1.GetControllerOfNoCopy(pod) == nil && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer) {
 		keys = append(keys, jobOrphanKey+keyOf(pod))
-	}
-	for _, job := range inNamespace[*batchv1.Job](c.informer, pod.Namespace) {
-		if sel, err := selectorOf(job.Spec.Selector); err == nil && !sel.Empty() && sel.Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, keyOf(job))
-		}
 	}
 	return keys
 }
@@ -318,7 +312,7 @@ func (c *jobController) conclude(ctx context.Context, key string, p *jobPlan, en
 	s.Active = int32(len(p.active))
 	ready, terminating := int32(0), int32(len(p.terminating))
 	for _, pod := range p.active {
-		if podReady(pod) {
+		if api.IsPodReady(pod) {
 			ready++
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/api"
 )
 
 // jobPlan is a Job with its pods, and what follows from them.
@@ -39,7 +41,7 @@ func planJob(job *batchv1.Job, pods []*corev1.Pod, now time.Time) *jobPlan {
 	uncounted := job.Status.UncountedTerminatedPods
 	for _, pod := range pods {
 		switch {
-		case podActive(pod):
+		case api.IsPodActive(pod):
 			p.active = append(p.active, pod)
 		case podTerminating(pod):
 			p.terminating = append(p.terminating, pod)

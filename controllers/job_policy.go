@@ -8,6 +8,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -68,7 +70,7 @@ func conditionMatch(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, p
 		if want == "" {
 			want = corev1.ConditionTrue
 		}
-		if c := podCondition(pod, p.Type); c != nil && c.Status == want {
+		if c := api.PodCondition(pod, p.Type); c != nil && c.Status == want {
 			return p.Type
 		}
 	}
@@ -112,7 +114,7 @@ func podEnded(pod *corev1.Pod) time.Time {
 		}
 	}
 	if last.IsZero() {
-		if c := podCondition(pod, corev1.PodReady); c != nil {
+		if c := api.PodCondition(pod, corev1.PodReady); c != nil {
 			last = c.LastTransitionTime.Time
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/api"
 )
 
 func aJob(completions, parallelism int32) *batchv1.Job {
@@ -131,7 +133,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	eventually(t, func() error {
 		pods, _ := set.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		for _, pod := range pods.Items {
-			if !podFinished(&pod) {
+			if !api.IsPodTerminal(&pod) {
 				pod.Status.Phase = corev1.PodSucceeded
 				if _, err := set.CoreV1().Pods("default").UpdateStatus(ctx, &pod, metav1.UpdateOptions{}); err != nil {
 					return err

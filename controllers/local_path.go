@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/volume"
+
+	"orrery.dev/api"
 )
 
 // localProvisioner is what a StorageClass names to get these volumes.
@@ -99,7 +101,7 @@ func (c *localPath) nodeFor(claim *corev1.PersistentVolumeClaim, class *storagev
 	nodes := everything[corev1.Node](c.nodes())
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, node := range nodes {
-		if nodeReady(node) && !node.Spec.Unschedulable {
+		if api.IsNodeReady(node) && !node.Spec.Unschedulable {
 			return node
 		}
 	}

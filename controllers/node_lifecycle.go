@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -75,24 +77,10 @@ func sameStatuses(a, b []corev1.NodeCondition) bool {
 	return slices.EqualFunc(a, b, func(x, y corev1.NodeCondition) bool { return x.Type == y.Type && x.Status == y.Status })
 }
 
-func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func nodeReady(node *corev1.Node) bool {
-	c := nodeCondition(node, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
-}
-
 func (c *nodeLifecycle) sync(ctx context.Context, key string) (time.Duration, error) {
 	if key == "" {
 		nodes := everything[corev1.Node](c.nodes())
-		c.cutOff.Store(!slices.ContainsFunc(nodes, nodeReady))
+		c.cutOff.Store(!slices.ContainsFunc(nodes, api.IsNodeReady))
 		return 0, nil
 	}
 	node := cached[corev1.Node](c.nodes(), key)
@@ -114,7 +102,7 @@ func (c *nodeLifecycle) sync(ctx context.Context, key string) (time.Duration, er
 	if err := c.taint(ctx, node, now); err != nil {
 		return 0, err
 	}
-	if !nodeReady(node) && nodeCondition(node, corev1.NodeReady) != nil {
+	if !api.IsNodeReady(node) && api.NodeCondition(node, corev1.NodeReady) != nil {
 		if err := c.markPods(ctx, node, now); err != nil {
 			return 0, err
 		}
@@ -131,7 +119,7 @@ func (c *nodeLifecycle) listen(node *corev1.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.heard[node.Name]
-	ready := nodeCondition(node, corev1.NodeReady)
+	ready := api.NodeCondition(node, corev1.NodeReady)
 	var state corev1.NodeCondition
 	grace := c.cfg.NodeMonitorGracePeriod
 	if ready == nil { // it has registered and not reported yet
@@ -158,7 +146,7 @@ func nodeRef(node *corev1.Node) *corev1.ObjectReference {
 }
 
 func (c *nodeLifecycle) declareUnknown(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, error) {
-	was := nodeReady(node)
+	was := api.IsNodeReady(node)
 	changed := node.DeepCopy()
 	if !silence(changed, now) {
 		return node, nil
@@ -178,7 +166,7 @@ func (c *nodeLifecycle) declareUnknown(ctx context.Context, node *corev1.Node, n
 func silence(node *corev1.Node, now time.Time) bool {
 	changed := false
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		c := nodeCondition(node, kind)
+		c := api.NodeCondition(node, kind)
 		if c == nil {
 			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 				Type: kind, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
@@ -313,11 +301,11 @@ func mergeTaints(have, want []corev1.Taint) (taints []corev1.Taint, changed bool
 func (c *nodeLifecycle) markPods(ctx context.Context, node *corev1.Node, now time.Time) error {
 	var errs []error
 	for _, pod := range indexed[*corev1.Pod](c.pods(), byNode, node.Name) {
-		if !podReady(pod) {
+		if !api.IsPodReady(pod) {
 			continue
 		}
 		changed := pod.DeepCopy()
-		ready := podCondition(changed, corev1.PodReady)
+		ready := api.PodCondition(changed, corev1.PodReady)
 		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now)
 		_, err := c.clients.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 		if err == nil {

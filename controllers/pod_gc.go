@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -57,7 +59,7 @@ func (c *podGC) collect(ctx context.Context, now time.Time) error {
 		switch {
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 			doomed = append(doomed, doomedPod{pod: pod})
-		case node != nil && pod.DeletionTimestamp != nil && !nodeReady(node) && outOfService(node):
+		case node != nil && pod.DeletionTimestamp != nil && !api.IsNodeReady(node) && outOfService(node):
 			doomed = append(doomed, doomedPod{pod, "DeletionByPodGC", "PodGC: node out-of-service"})
 		}
 	}
@@ -74,7 +76,7 @@ func (c *podGC) collect(ctx context.Context, now time.Time) error {
 func finishedBeyond(pods []*corev1.Pod, threshold int) []doomedPod {
 	var finished []*corev1.Pod
 	for _, pod := range pods {
-		if podFinished(pod) && pod.DeletionTimestamp == nil {
+		if api.IsPodTerminal(pod) && pod.DeletionTimestamp == nil {
 			finished = append(finished, pod)
 		}
 	}
@@ -122,7 +124,7 @@ func (c *podGC) onMissingNodes(ctx context.Context, pods []*corev1.Pod, now time
 
 func (c *podGC) deleteForGood(ctx context.Context, d doomedPod) error {
 	pod := d.pod
-	if !podFinished(pod) && d.reason != "" {
+	if !api.IsPodTerminal(pod) && d.reason != "" {
 		if err := c.fail(ctx, d); ignoreGone(err) != nil {
 			return fmt.Errorf("fail pod %s: %w", keyOf(pod), err)
 		}

@@ -16,47 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
+
+	"orrery.dev/api"
 )
-
-// podActive says whether a pod counts as one of its controller's replicas.
-func podActive(pod *corev1.Pod) bool {
-	return !podFinished(pod) && pod.DeletionTimestamp == nil
-}
-
-// podFinished says whether all containers have ended for good.
-func podFinished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
 
 // podTerminating says whether a pod has been asked to stop and has not yet.
 func podTerminating(pod *corev1.Pod) bool {
-	return !podFinished(pod) && pod.DeletionTimestamp != nil
-}
-
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func podReady(pod *corev1.Pod) bool {
-	c := podCondition(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return !api.IsPodTerminal(pod) && pod.DeletionTimestamp != nil
 }
 
 // podAvailable says whether a pod has been ready for minReady, and if not yet,
 // how long it still takes (0 when that is not a matter of time).
 func podAvailable(pod *corev1.Pod, minReady int32, now time.Time) (bool, time.Duration) {
-	if !podReady(pod) {
+	if !api.IsPodReady(pod) {
 		return false, 0
 	}
 	if minReady == 0 {
 		return true, 0
 	}
-	since := podCondition(pod, corev1.PodReady).LastTransitionTime
+	since := api.PodCondition(pod, corev1.PodReady).LastTransitionTime
 	if since.IsZero() {
 		return false, 0
 	}
@@ -191,7 +169,7 @@ func deletionOrder(pods []*corev1.Pod, sharing map[string]int, now time.Time) {
 		return firstOf(
 			falseFirst(a.Spec.NodeName != "", b.Spec.NodeName != ""),
 			phaseRank(a.Status.Phase)-phaseRank(b.Status.Phase),
-			falseFirst(podReady(a), podReady(b)),
+			falseFirst(api.IsPodReady(a), api.IsPodReady(b)),
 			compare(deletionCost(a), deletionCost(b)),
 			sharing[b.Spec.NodeName]-sharing[a.Spec.NodeName],
 			youngFirst(readySince(a), readySince(b), now),
@@ -249,7 +227,7 @@ func deletionCost(pod *corev1.Pod) int32 {
 }
 
 func readySince(pod *corev1.Pod) time.Time {
-	if c := podCondition(pod, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
+	if c := api.PodCondition(pod, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/api"
 )
 
 // replicaBurst bounds how many pods one sync creates or deletes.
@@ -59,33 +61,18 @@ func (c *replicaSetController) controller(name, writes string, workers int) Cont
 		Name: name,
 		Reads: []Source{
 			wakesSelf(c.informer),
-			wakes(c.pods(), c.keysOfPod),
+			wakes(c.pods(), adopterKeys(c.informer, c.kind.Kind, func(o metav1.Object) *metav1.LabelSelector {
+				rs, _ := c.get(keyOf(o))
+				if rs == nil {
+					return nil
+				}
+				return rs.Spec.Selector
+			})),
 		},
 		Writes:  []string{"pods", writes},
 		Workers: workers,
 		Sync:    c.sync,
 	}
-}
-
-// keysOfPod wakes the set that owns a pod, or those that may adopt it.
-func (c *replicaSetController) keysOfPod(pod *corev1.Pod) []string {
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		if ref.Kind != c.kind.Kind {
-			return nil
-		}
-		return []string{pod.Namespace + "/" + ref.Name}
-	}
-	var keys []string
-	for _, item := range inNamespace[metav1.Object](c.informer, pod.Namespace) {
-		rs, _ := c.get(keyOf(item))
-		if rs == nil {
-			continue
-		}
-		if sel, err := selectorOf(rs.Spec.Selector); err == nil && !sel.Empty() && sel.Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, keyOf(rs))
-		}
-	}
-	return keys
 }
 
 func (c *replicaSetController) sync(ctx context.Context, key string) (time.Duration, error) {
@@ -106,7 +93,7 @@ func (c *replicaSetController) sync(ctx context.Context, key string) (time.Durat
 	var active, terminating []*corev1.Pod
 	for _, pod := range mine {
 		switch {
-		case podActive(pod):
+		case api.IsPodActive(pod):
 			active = append(active, pod)
 		case podTerminating(pod):
 			terminating = append(terminating, pod)
@@ -138,7 +125,7 @@ func (c *replicaSetController) claimPods(ctx context.Context, rs *appsv1.Replica
 	}
 	var open []*corev1.Pod
 	for _, pod := range candidates[*corev1.Pod](c.pods(), rs) {
-		if !podFinished(pod) {
+		if !api.IsPodTerminal(pod) {
 			open = append(open, pod)
 		}
 	}
@@ -178,7 +165,7 @@ func (c *replicaSetController) podsPerNode(rs *appsv1.ReplicaSet, active []*core
 	count := map[string]int{}
 	add := func(pods []*corev1.Pod) {
 		for _, pod := range pods {
-			if podActive(pod) && pod.Spec.NodeName != "" {
+			if api.IsPodActive(pod) && pod.Spec.NodeName != "" {
 				count[pod.Spec.NodeName]++
 			}
 		}
@@ -207,7 +194,7 @@ func replicaSetStatus(rs *appsv1.ReplicaSet, active []*corev1.Pod, terminating i
 		if wanted.Matches(labels.Set(pod.Labels)) {
 			status.FullyLabeledReplicas++
 		}
-		if !podReady(pod) {
+		if !api.IsPodReady(pod) {
 			continue
 		}
 		status.ReadyReplicas++

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"orrery.dev/api"
 )
 
 // resourceClaimKey begins the queue keys of claims; other keys are pods'.
@@ -109,7 +111,7 @@ func (c *resourceClaims) syncPod(ctx context.Context, key string) (time.Duration
 		c.own.forget(key)
 		return 0, nil
 	}
-	if pod.DeletionTimestamp != nil || podFinished(pod) {
+	if pod.DeletionTimestamp != nil || api.IsPodTerminal(pod) {
 		return 0, nil
 	}
 	if !c.own.seen(key) {
@@ -306,7 +308,7 @@ func (c *resourceClaims) needs(ctx context.Context, namespace string, user resou
 
 // doneWithClaims says whether a pod will not run any more.
 func doneWithClaims(pod *corev1.Pod) bool {
-	return podFinished(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+	return api.IsPodTerminal(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
 // free leaves a claim to users. The last to go takes the allocation along, and

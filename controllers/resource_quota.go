@@ -9,10 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
@@ -83,7 +83,7 @@ func quotaChanged(before, after metav1.Object) bool {
 		b := before.(*corev1.Pod)
 		was := b.Spec
 		was.NodeName = a.Spec.NodeName // every new pod is bound
-		return podFinished(a) != podFinished(b) || !equality.Semantic.DeepEqual(a.Spec, was) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
+		return api.IsPodTerminal(a) != api.IsPodTerminal(b) || !equality.Semantic.DeepEqual(a.Spec, was) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
 	case *corev1.Service:
 		return !equality.Semantic.DeepEqual(a.Spec, before.(*corev1.Service).Spec)
 	case *corev1.PersistentVolumeClaim:
@@ -108,9 +108,17 @@ func (c *quotaController) sync(ctx context.Context, key string) (time.Duration, 
 		again = quotaLook
 	}
 	used := corev1.ResourceList{}
+	sums := map[string]corev1.ResourceList{}
 	var errs []error
 	for name := range quota.Spec.Hard {
-		n, watched, err := c.usage(ctx, quota, name)
+		if kind := kindThatUses(name); kind != "" {
+			if sums[kind] == nil {
+				sums[kind] = quotaSum(quota, inNamespace[runtime.Object](c.watched[kind], quota.Namespace), time.Now())
+			}
+			used[name] = sums[kind][name]
+			continue
+		}
+		n, watched, err := c.count(ctx, quota.Namespace, name)
 		if err != nil {
 			errs = append(errs, err)
 			if old, ok := quota.Status.Used[name]; ok {
@@ -121,7 +129,7 @@ func (c *quotaController) sync(ctx context.Context, key string) (time.Duration, 
 		if !watched {
 			again = quotaLook
 		}
-		used[name] = n
+		used[name] = *resource.NewQuantity(n, resource.DecimalSI)
 	}
 	changed := quota.DeepCopy()
 	changed.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: used}
@@ -136,46 +144,71 @@ func (c *quotaController) sync(ctx context.Context, key string) (time.Duration, 
 	return again, errors.Join(errs...)
 }
 
-// usage is how much of one resource a quota's namespace uses. watched is false
-// when no event will tell that it changed.
-func (c *quotaController) usage(ctx context.Context, quota *corev1.ResourceQuota, name corev1.ResourceName) (resource.Quantity, bool, error) {
-	ns := quota.Namespace
+// kindThatUses is the kind whose objects use a resource by what is in them; empty
+// for those that only their number counts for.
+func kindThatUses(name corev1.ResourceName) string {
+	text := string(name)
 	switch {
-	case isPodResource(name):
-		total := resource.Quantity{}
-		for _, pod := range inNamespace[*corev1.Pod](c.pods(), ns) {
-			if inScope(quota, pod) {
-				total.Add(podUsage(pod, name, time.Now()))
+	case name == corev1.ResourceServicesLoadBalancers, name == corev1.ResourceServicesNodePorts:
+		return "services"
+	case name == corev1.ResourceRequestsStorage, strings.Contains(text, ".storageclass.storage.k8s.io/"):
+		return "persistentvolumeclaims"
+	case strings.HasSuffix(text, corev1.ResourceClaimsPerClass):
+		return "resourceclaims.resource.k8s.io"
+	case slices.Contains([]corev1.ResourceName{corev1.ResourcePods, quotaPods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name),
+		strings.HasPrefix(text, "requests."), strings.HasPrefix(text, "limits."), strings.HasPrefix(text, corev1.ResourceHugePagesPrefix):
+		return "pods"
+	}
+	return ""
+}
+
+// quotaPods counts pods whatever their state.
+const quotaPods = corev1.ResourceName("count/pods")
+
+// quotaSum is what the objects in a quota's scopes use together.
+func quotaSum(quota *corev1.ResourceQuota, objects []runtime.Object, now time.Time) corev1.ResourceList {
+	total := corev1.ResourceList{}
+	add := func(more corev1.ResourceList) {
+		for name, q := range more {
+			sum := total[name]
+			sum.Add(q)
+			total[name] = sum
+		}
+	}
+	for _, o := range objects {
+		if !api.InQuotaScopes(quota, o) {
+			continue
+		}
+		if pod, ok := o.(*corev1.Pod); ok {
+			add(corev1.ResourceList{quotaPods: *resource.NewQuantity(1, resource.DecimalSI)})
+			if api.IsPodTerminal(pod) || overdue(pod, now) {
+				continue
 			}
 		}
-		return total, true, nil
-	case name == corev1.ResourceServicesLoadBalancers || name == corev1.ResourceServicesNodePorts:
-		total := int64(0)
-		for _, svc := range inNamespace[*corev1.Service](c.watched["services"], ns) {
-			total += servicePorts(svc, name)
-		}
-		return *resource.NewQuantity(total, resource.DecimalSI), true, nil
-	case name == corev1.ResourceRequestsStorage || strings.Contains(string(name), ".storageclass.storage.k8s.io/"):
-		total := resource.Quantity{}
-		for _, claim := range inNamespace[*corev1.PersistentVolumeClaim](c.watched["persistentvolumeclaims"], ns) {
-			total.Add(claimUsage(claim, name))
-		}
-		return total, true, nil
+		add(api.QuotaUsage(o))
 	}
-	if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
-		total := resource.Quantity{}
-		for _, claim := range inNamespace[*resourcev1.ResourceClaim](c.watched["resourceclaims.resource.k8s.io"], ns) {
-			total.Add(api.ClaimedDevices(claim)[name])
-		}
-		return total, true, nil
+	return total
+}
+
+// overdue says whether a deleted pod has outstayed its grace period: its node is
+// probably lost, and the namespace shall not pay for that.
+func overdue(pod *corev1.Pod, now time.Time) bool {
+	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return false
 	}
+	return now.After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
+}
+
+// count is how many objects of a kind a namespace has. watched is false when no
+// event will tell that it changed.
+func (c *quotaController) count(ctx context.Context, namespace string, name corev1.ResourceName) (n int64, watched bool, err error) {
 	counted := strings.TrimPrefix(string(name), "count/")
 	if informer := c.watched[counted]; informer != nil {
-		items, err := informer.GetIndexer().ByIndex(cache.NamespaceIndex, ns)
-		return *resource.NewQuantity(int64(len(items)), resource.DecimalSI), true, err
+		items, err := informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+		return int64(len(items)), true, err
 	}
-	n, err := c.countOnServer(ctx, ns, counted)
-	return *resource.NewQuantity(n, resource.DecimalSI), false, err
+	n, err = c.countOnServer(ctx, namespace, counted)
+	return n, false, err
 }
 
 func (c *quotaController) countOnServer(ctx context.Context, namespace, counted string) (int64, error) {
@@ -189,51 +222,4 @@ func (c *quotaController) countOnServer(ctx context.Context, namespace, counted 
 		return 0, fmt.Errorf("count %s: %w", counted, ignoreNotFound(err))
 	}
 	return int64(len(list.Items)), nil
-}
-
-func servicePorts(svc *corev1.Service, name corev1.ResourceName) int64 {
-	balanced := svc.Spec.Type == corev1.ServiceTypeLoadBalancer
-	if name == corev1.ResourceServicesLoadBalancers {
-		if balanced {
-			return 1
-		}
-		return 0
-	}
-	if balanced && svc.Spec.AllocateLoadBalancerNodePorts != nil && !*svc.Spec.AllocateLoadBalancerNodePorts {
-		n := int64(0)
-		for _, p := range svc.Spec.Ports {
-			if p.NodePort != 0 {
-				n++
-			}
-		}
-		return n
-	}
-	if balanced || svc.Spec.Type == corev1.ServiceTypeNodePort {
-		return int64(len(svc.Spec.Ports))
-	}
-	return 0
-}
-
-func claimUsage(claim *corev1.PersistentVolumeClaim, name corev1.ResourceName) resource.Quantity {
-	class, field, perClass := strings.Cut(string(name), ".storageclass.storage.k8s.io/")
-	if perClass && (claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != class) {
-		return resource.Quantity{}
-	}
-	if perClass && field == "persistentvolumeclaims" {
-		return *resource.NewQuantity(1, resource.DecimalSI)
-	}
-	return claim.Spec.Resources.Requests[corev1.ResourceStorage]
-}
-
-func isPodResource(name corev1.ResourceName) bool {
-	if slices.Contains([]corev1.ResourceName{
-		corev1.ResourcePods, "count/pods", corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
-	}, name) {
-		return true
-	}
-	text := string(name)
-	if name == corev1.ResourceRequestsStorage || strings.Contains(text, ".storageclass.storage.k8s.io/") {
-		return false
-	}
-	return strings.HasPrefix(text, "requests.") || strings.HasPrefix(text, "limits.") || strings.HasPrefix(text, "hugepages-")
 }

@@ -21,6 +21,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -264,20 +265,21 @@ func TestClusterInfoSignatures(t *testing.T) {
 func TestQuotaCountsPods(t *testing.T) {
 	pod := &corev1.Pod{Spec: podTemplate(nil, "i").Spec}
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
-	cpu := podUsage(pod, "requests.cpu", time.Now())
-	if cpu.MilliValue() != 250 {
+	sum := func(scopes ...corev1.ResourceQuotaScope) corev1.ResourceList {
+		return quotaSum(&corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: scopes}}, []runtime.Object{pod}, time.Now())
+	}
+	if cpu := sum()["requests.cpu"]; cpu.MilliValue() != 250 {
 		t.Errorf("cpu: %v", cpu.String())
 	}
+	if _, in := sum(corev1.ResourceQuotaScopeBestEffort)[corev1.ResourcePods]; in {
+		t.Error("a pod with requests is best effort")
+	}
 	pod.Status.Phase = corev1.PodSucceeded
-	if n := podUsage(pod, "pods", time.Now()); n.Value() != 0 {
+	if _, counts := sum()[corev1.ResourcePods]; counts {
 		t.Error("a finished pod counts")
 	}
-	if n := podUsage(pod, "count/pods", time.Now()); n.Value() != 1 {
+	if n := sum()["count/pods"]; n.Value() != 1 {
 		t.Error("a finished pod is still an object")
-	}
-	best := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}}
-	if inScope(best, pod) {
-		t.Error("a pod with requests is best effort")
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"orrery.dev/api"
 )
 
 // fakeClients is client-go's fake API server, which a reactor gives the names
@@ -98,7 +100,7 @@ func playNode(t *testing.T, set *fake.Clientset, namespace string) {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
-		if podReady(&pod) || podFinished(&pod) {
+		if api.IsPodReady(&pod) || api.IsPodTerminal(&pod) {
 			continue
 		}
 		pod.Status.Phase = corev1.PodRunning

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"orrery.dev/api"
 )
 
 // serviceLB gives Services of type LoadBalancer the addresses of the nodes,
@@ -39,7 +41,7 @@ func newServiceLB(e *env) Controller {
 				}
 				return keys
 			}), func(before, after *corev1.Node) bool {
-				return nodeReady(before) != nodeReady(after) || !equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses) ||
+				return api.IsNodeReady(before) != api.IsNodeReady(after) || !equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses) ||
 					excludedFromLB(before) != excludedFromLB(after)
 			}),
 		},
@@ -97,7 +99,7 @@ func balancerAddresses(svc *corev1.Service, nodes []*corev1.Node) (want []corev1
 	wantV6 := len(svc.Spec.IPFamilies) > 0 && svc.Spec.IPFamilies[0] == corev1.IPv6Protocol
 	mode := corev1.LoadBalancerIPModeVIP
 	for _, node := range nodes {
-		if !nodeReady(node) || excludedFromLB(node) {
+		if !api.IsNodeReady(node) || excludedFromLB(node) {
 			continue
 		}
 		if ip := outsideAddress(node, wantV6); ip != "" {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -35,26 +34,13 @@ func newStatefulSet(e *env) Controller {
 		Name: "statefulset-controller",
 		Reads: []Source{
 			wakesSelf(c.informer),
-			wakes(e.pods(), c.keysOfPod),
+			wakes(e.pods(), adopterKeys(c.informer, "StatefulSet", func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector })),
 			reads(c.claims), reads(e.revisionInformer()),
 		},
 		Writes:  []string{"pods", "persistentvolumeclaims", "apps/controllerrevisions", "apps/statefulsets"},
 		Workers: 5,
 		Sync:    c.sync,
 	}
-}
-
-func (c *statefulSetController) keysOfPod(pod *corev1.Pod) []string {
-	if metav1.GetControllerOfNoCopy(pod) != nil {
-		return ownerKeys[*corev1.Pod]("StatefulSet")(pod)
-	}
-	var keys []string
-	for _, set := range inNamespace[*appsv1.StatefulSet](c.informer, pod.Namespace) {
-		if sel, err := selectorOf(set.Spec.Selector); err == nil && !sel.Empty() && sel.Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, keyOf(set))
-		}
-	}
-	return keys
 }
 
 func (c *statefulSetController) sync(ctx context.Context, key string) (time.Duration, error) {

@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"orrery.dev/api"
 )
 
 // statefulVersion is a template and the name of its revision.
@@ -115,7 +117,7 @@ func (p *statefulPlan) fill(i int, pod *corev1.Pod) (steps []statefulStep, wait 
 	switch {
 	case pod == nil:
 		return []statefulStep{{do: statefulCreate, pod: statefulPod(p.set, p.versionFor(i), ordinal)}}, true
-	case podFinished(pod):
+	case api.IsPodTerminal(pod):
 		if pod.DeletionTimestamp != nil {
 			return nil, true
 		}
@@ -242,7 +244,7 @@ func (p *statefulPlan) status() (appsv1.StatefulSetStatus, time.Duration) {
 			continue
 		}
 		s.Replicas++
-		if pod.Status.Phase == corev1.PodRunning && podReady(pod) {
+		if pod.Status.Phase == corev1.PodRunning && api.IsPodReady(pod) {
 			s.ReadyReplicas++
 			ok, left := podAvailable(pod, p.set.Spec.MinReadySeconds, p.now)
 			if ok {
@@ -250,7 +252,7 @@ func (p *statefulPlan) status() (appsv1.StatefulSetStatus, time.Duration) {
 			}
 			again = sooner(again, left)
 		}
-		if pod.DeletionTimestamp != nil || podFinished(pod) {
+		if pod.DeletionTimestamp != nil || api.IsPodTerminal(pod) {
 			continue
 		}
 		if revisionLabel(pod) == p.current.name {

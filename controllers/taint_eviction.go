@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/api"
 )
 
 // taintEviction deletes pods from nodes with NoExecute taints that they do not
@@ -148,7 +150,7 @@ func (e *env) markDisrupted(ctx context.Context, pod *corev1.Pod, reason, messag
 // setPodCondition puts c in place of the condition of its type and says whether
 // that changed anything.
 func setPodCondition(pod *corev1.Pod, c corev1.PodCondition) bool {
-	have := podCondition(pod, c.Type)
+	have := api.PodCondition(pod, c.Type)
 	if have == nil {
 		pod.Status.Conditions = append(pod.Status.Conditions, c)
 		return true

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -144,7 +146,7 @@ func (c *cgroups) parent(pod *corev1.Pod) string {
 	if c.off {
 		return ""
 	}
-	switch qosClass(pod) {
+	switch api.PodQOS(pod) {
 	case corev1.PodQOSGuaranteed:
 		return c.root + "/pod" + string(pod.UID)
 	case corev1.PodQOSBurstable:
@@ -249,7 +251,7 @@ func (c *cgroups) setTiers() {
 	var burstable int64
 	for _, w := range c.a.pods.all() {
 		pod := w.counted()
-		if qosClass(pod) == corev1.PodQOSBurstable && !w.isFinished() {
+		if api.PodQOS(pod) == corev1.PodQOSBurstable && !w.isFinished() {
 			req := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 			burstable += req.Cpu().MilliValue()
 		}
@@ -385,7 +387,7 @@ func (a *Agent) wantedOOMScore(pod *corev1.Pod, c *corev1.Container) int64 {
 	if isCritical(pod) && (pod.Spec.Priority == nil || *pod.Spec.Priority >= systemNodeCritical) {
 		return protected
 	}
-	switch qosClass(pod) {
+	switch api.PodQOS(pod) {
 	case corev1.PodQOSGuaranteed:
 		return protected
 	case corev1.PodQOSBestEffort:
@@ -407,42 +409,4 @@ const (
 // isCritical says whether a pod is part of what makes the node work.
 func isCritical(pod *corev1.Pod) bool {
 	return isStatic(pod) || isMirror(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemClusterCritical
-}
-
-// qosClass is a pod's class of service: kept once it is in the status, since
-// it can't change.
-func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
-	if pod.Status.QOSClass != "" {
-		return pod.Status.QOSClass
-	}
-	var some bool
-	guaranteed := true
-	check := func(r *corev1.ResourceRequirements) {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			limit, hasLimit := r.Limits[name]
-			request, hasRequest := r.Requests[name]
-			if hasLimit && !limit.IsZero() || hasRequest && !request.IsZero() {
-				some = true
-			}
-			if !hasLimit || limit.IsZero() || hasRequest && request.Cmp(limit) != 0 {
-				guaranteed = false
-			}
-		}
-	}
-	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
-		check(pod.Spec.Resources)
-	} else {
-		for _, c := range containersOf(pod) {
-			if !isEphemeral(pod, c.Name) {
-				check(&c.Resources)
-			}
-		}
-	}
-	switch {
-	case !some:
-		return corev1.PodQOSBestEffort
-	case guaranteed:
-		return corev1.PodQOSGuaranteed
-	}
-	return corev1.PodQOSBurstable
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
+
+	"orrery.dev/api"
 )
 
 func TestExpand(t *testing.T) {
@@ -110,7 +112,7 @@ func TestQOSAndOOMScore(t *testing.T) {
 		{set("512Mi", "512Mi"), corev1.PodQOSGuaranteed, -997},
 	}
 	for _, tt := range tests {
-		if class, score := qosClass(tt.pod), a.oomScore(tt.pod, &tt.pod.Spec.Containers[0]); class != tt.class || score != tt.score {
+		if class, score := api.PodQOS(tt.pod), a.oomScore(tt.pod, &tt.pod.Spec.Containers[0]); class != tt.class || score != tt.score {
 			t.Errorf("%s %d, want %s %d", class, score, tt.class, tt.score)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/api"
 )
 
 // pressure watches memory, disk and process ids, and evicts pods before the
@@ -52,7 +54,7 @@ func (p *pressure) refuses(pod *corev1.Pod) string {
 	}
 	if memory && !disk && !pids {
 		taint := corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}
-		if qosClass(pod) != corev1.PodQOSBestEffort || corev1helpers.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &taint, false) {
+		if api.PodQOS(pod) != corev1.PodQOSBestEffort || corev1helpers.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &taint, false) {
 			return ""
 		}
 	}

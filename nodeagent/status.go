@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"orrery.dev/api"
 )
 
 // report works out the pod's status and hands it to the status writer.
@@ -26,7 +28,7 @@ func (w *worker) status(wa want, h have, s step, now time.Time) *corev1.PodStatu
 	}
 	st := &corev1.PodStatus{
 		ObservedGeneration:    pod.Generation,
-		QOSClass:              qosClass(pod),
+		QOSClass:              api.PodQOS(pod),
 		StartTime:             old.StartTime,
 		NominatedNodeName:     pod.Status.NominatedNodeName,
 		ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,

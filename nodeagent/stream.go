@@ -34,11 +34,7 @@ func (a *Agent) serveExec(w http.ResponseWriter, r *http.Request) {
 		ContainerId: c.id, Cmd: q["command"], Tty: on(q, "tty"),
 		Stdin: on(q, "input"), Stdout: on(q, "output"), Stderr: on(q, "error") && !on(q, "tty"),
 	})
-	if err != nil {
-		http.Error(w, grpcText(err), http.StatusInternalServerError)
-		return
-	}
-	a.connect(w, r, resp.GetUrl())
+	a.connect(w, r, resp.GetUrl(), err)
 }
 
 // serveAttach connects to a running container's streams.
@@ -52,11 +48,7 @@ func (a *Agent) serveAttach(w http.ResponseWriter, r *http.Request) {
 		ContainerId: c.id, Tty: on(q, "tty"),
 		Stdin: on(q, "input"), Stdout: on(q, "output"), Stderr: on(q, "error") && !on(q, "tty"),
 	})
-	if err != nil {
-		http.Error(w, grpcText(err), http.StatusInternalServerError)
-		return
-	}
-	a.connect(w, r, resp.GetUrl())
+	a.connect(w, r, resp.GetUrl(), err)
 }
 
 // servePortForward connects to ports of a pod.
@@ -83,11 +75,7 @@ func (a *Agent) servePortForward(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	resp, err := a.cfg.Runtime.PortForward(r.Context(), req)
-	if err != nil {
-		http.Error(w, grpcText(err), http.StatusInternalServerError)
-		return
-	}
-	a.connect(w, r, resp.GetUrl())
+	a.connect(w, r, resp.GetUrl(), err)
 }
 
 // serveRun runs a command and answers with its output.
@@ -132,8 +120,12 @@ func on(q url.Values, name string) bool {
 // connect joins the caller's connection with the runtime's streaming server,
 // which speaks SPDY and the older forms of websocket. The form that kubectl
 // prefers is turned into SPDY here: for commands stream by stream, for port
-// forwarding as a tunnel.
-func (a *Agent) connect(w http.ResponseWriter, r *http.Request, to string) {
+// forwarding as a tunnel. failed is why the runtime would not serve.
+func (a *Agent) connect(w http.ResponseWriter, r *http.Request, to string, failed error) {
+	if failed != nil {
+		http.Error(w, grpcText(failed), http.StatusInternalServerError)
+		return
+	}
 	u, err := url.Parse(to)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

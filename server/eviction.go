@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"orrery.dev/api"
 	"orrery.dev/server/admission"
 	"orrery.dev/server/storage"
 )
@@ -199,7 +200,7 @@ func (c *call) allowEviction(ctx context.Context, pod *corev1.Pod, deletion *met
 	budget := budgets[0]
 	always := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 	healthyEnough := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0
-	if !isReady(pod) && (always || healthyEnough) {
+	if !api.IsPodReady(pod) && (always || healthyEnough) {
 		leave := pinned(deletion, pod) // it must still be unready when it is deleted
 		leave.budget = budget.Name
 		return leave, nil
@@ -233,15 +234,6 @@ func pinned(deletion *metav1.DeleteOptions, pod *corev1.Pod) evictionLeave {
 	}
 	options.Preconditions.ResourceVersion = &pod.ResourceVersion
 	return evictionLeave{options: options, pinned: true}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (c *call) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {

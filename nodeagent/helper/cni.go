@@ -82,15 +82,21 @@ func (n *network) reservations() (*disk.Store, *allocator.RangeSet, error) {
 	return store, &set, nil
 }
 
+// openNetwork is the configuration of a call and its address book.
+func openNetwork(args *skel.CmdArgs) (*network, *disk.Store, *allocator.RangeSet, error) {
+	n, err := loadNetwork(args.StdinData)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	store, ranges, err := n.reservations()
+	return n, store, ranges, err
+}
+
 // cniAdd gives a pod its address, its interface and its host ports. When a step
 // does not work out it takes back what came before, so that a second try finds
 // a clean slate.
 func cniAdd(args *skel.CmdArgs) (err error) {
-	n, err := loadNetwork(args.StdinData)
-	if err != nil {
-		return err
-	}
-	store, ranges, err := n.reservations()
+	n, store, ranges, err := openNetwork(args)
 	if err != nil {
 		return err
 	}
@@ -141,11 +147,7 @@ func cniAdd(args *skel.CmdArgs) (err error) {
 // cniDel takes back everything that cniAdd gave, and does not mind what is
 // already gone: it is called again until it succeeds.
 func cniDel(args *skel.CmdArgs) error {
-	n, err := loadNetwork(args.StdinData)
-	if err != nil {
-		return err
-	}
-	store, ranges, err := n.reservations()
+	_, store, ranges, err := openNetwork(args)
 	if err != nil {
 		return err
 	}
@@ -163,11 +165,7 @@ func cniDel(args *skel.CmdArgs) error {
 }
 
 func cniCheck(args *skel.CmdArgs) error {
-	n, err := loadNetwork(args.StdinData)
-	if err != nil {
-		return err
-	}
-	store, _, err := n.reservations()
+	_, store, _, err := openNetwork(args)
 	if err != nil {
 		return err
 	}
@@ -195,11 +193,7 @@ func cniStatus(args *skel.CmdArgs) error {
 // cniGC frees what belongs to no pod that the runtime still knows. Interfaces
 // need no collecting, since they vanish with their pod's network namespace.
 func cniGC(args *skel.CmdArgs) error {
-	n, err := loadNetwork(args.StdinData)
-	if err != nil {
-		return err
-	}
-	store, _, err := n.reservations()
+	n, store, _, err := openNetwork(args)
 	if err != nil {
 		return err
 	}

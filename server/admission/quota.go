@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 // resourceQuota refuses what would take a namespace over one of its quotas, and
@@ -53,7 +55,7 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 	var charges []charge
 	for _, quota := range quotas {
 		usage := delta
-		if len(all) > 0 && !inScopes(quota, r.Old) {
+		if len(all) > 0 && !api.InQuotaScopes(quota, r.Old) {
 			usage = all
 		}
 		if len(usage) == 0 {
@@ -75,7 +77,7 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 
 // cost is the part of delta that a quota limits, or why it is too much.
 func (r *Request) cost(quota *corev1.ResourceQuota, delta corev1.ResourceList) (corev1.ResourceList, error) {
-	if !inScopes(quota, r.Object) {
+	if !api.InQuotaScopes(quota, r.Object) {
 		return nil, nil
 	}
 	hard := quota.Status.Hard
