@@ -14,7 +14,7 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -pa
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
 .PHONY: help deps build web generate test unit race page lint e2e browser up down dev bench clean \
-	conformance conformance-build conformance-report interchange differential
+	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,14 @@ interchange: build conformance-runner ## Mix upstream's API server, scheduler an
 
 differential: build conformance-runner ## Send upstream's API server and ours the same requests and compare (FOCUS=)
 	go test -C test/conformance -count=1 -v -timeout 30m ./differential -args -orrery=$(CURDIR)/bin/orrery -focus="$$FOCUS"
+
+bench-compare: build conformance-runner ## Measure upstream's API server and ours, in turns (FOCUS= ROUNDS=)
+	bin/conformance/conformance build kube-apiserver
+	go test -C test/conformance -count=1 -v -timeout 30m ./bench -args -orrery=$(CURDIR)/bin/orrery -focus="$$FOCUS" \
+		-results=$(CURDIR)/bin/conformance/bench.json $(if $(ROUNDS),-rounds=$(ROUNDS))
+
+bench-report: conformance-runner ## Write docs/bench.md from the newest bench-compare
+	bin/conformance/conformance bench-report
 
 .PHONY: conformance-runner
 conformance-runner:

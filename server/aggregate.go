@@ -107,7 +107,7 @@ func (s *Server) checkRemote(ctx context.Context, r *remote, gv schema.GroupVers
 	if err != nil {
 		return "ServiceAccessError", fmt.Errorf("service/%s in %q cannot be checked due to: %w", ref.Name, ref.Namespace, err)
 	}
-	service := item.Object.(*corev1.Service)
+	service := item.Object().(*corev1.Service)
 	if service.Spec.Type == corev1.ServiceTypeClusterIP && !hasPort(service, remotePort(r.from)) {
 		return "ServicePortError", fmt.Errorf("service/%s in %q is not listening on port %d", ref.Name, ref.Namespace, remotePort(r.from))
 	}

@@ -111,7 +111,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 	var failed []error
 	remotes := map[schema.GroupVersion]*remote{}
 	for _, item := range page.Items {
-		have := item.Object.(*api.APIService)
+		have := item.Object().(*api.APIService)
 		mine := want[have.Name]
 		delete(want, have.Name)
 		if mine == nil && have.Labels[managedLabel] == "true" {
@@ -173,7 +173,7 @@ func (a *apiServices) removeUndefined(ctx context.Context, have *api.APIService)
 		return fmt.Errorf("list definitions: %w", err)
 	}
 	for _, item := range page.Items {
-		crd := item.Object.(*definition)
+		crd := item.Object().(*definition)
 		serves := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == have.Spec.Version && v.Served
 		})

@@ -222,7 +222,7 @@ func (c *call) auditMetadata(page *storage.Page) {
 	kind := c.formKind()
 	kind.Kind = "PartialObjectMetadataList"
 	c.auditItems(kind, page, true, func(item *storage.Item) ([]byte, error) {
-		partial, err := c.metadataOf(item.Object)
+		partial, err := c.metadataOf(item.Object())
 		if err != nil {
 			return nil, err
 		}

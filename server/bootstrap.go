@@ -140,8 +140,8 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 	if mend == nil {
 		return nil
 	}
-	mended := item.Object.DeepCopyObject()
-	if mend(mended); equality.Semantic.DeepEqual(mended, item.Object) {
+	mended := item.Object().DeepCopyObject()
+	if mend(mended); equality.Semantic.DeepEqual(mended, item.Object()) {
 		return nil
 	}
 	_, err = col.Update(ctx, want.GetNamespace(), want.GetName(), storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
 )
 
 // protobufPrefix marks a protobuf envelope: it is followed by a runtime.Unknown.
@@ -269,15 +270,19 @@ func encodeProtobuf(obj runtime.Object) ([]byte, error) {
 	return message.Marshal()
 }
 
-// envelope wraps a protobuf message: prefix, kind, message.
-func envelope(kind schema.GroupVersionKind, message []byte) ([]byte, error) {
-	unknown := runtime.Unknown{
-		TypeMeta: runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()},
-		Raw:      message,
-	}
-	raw, err := unknown.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	return append(bytes.Clone(protobufPrefix), raw...), nil
+// enveloped wraps a protobuf message in a runtime.Unknown: type in field 1, the
+// message in field 2, content encoding and type (empty) in 3 and 4.
+func enveloped(kind schema.GroupVersionKind, m storage.Message) [][]byte {
+	return [][]byte{append(envelopeHead(kind, m.Len()), m.Head...), m.Rest, envelopeTail}
 }
+
+// envelopeHead is what comes before a message of that size.
+func envelopeHead(kind schema.GroupVersionKind, size int) []byte {
+	version := kind.GroupVersion().String()
+	b := append(make([]byte, 0, 256), protobufPrefix...)
+	b = appendFieldHead(b, 1, fieldSize(len(version))+fieldSize(len(kind.Kind)))
+	b = appendField(appendField(b, 1, []byte(version)), 2, []byte(kind.Kind))
+	return appendFieldHead(b, 2, size)
+}
+
+var envelopeTail = appendField(appendField(nil, 3, nil), 4, nil)

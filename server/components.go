@@ -99,7 +99,7 @@ func (c *call) listComponents() error {
 	for i, p := range components {
 		asking.Go(func() {
 			status := componentStatus(c.r.Context(), p)
-			items[i] = &storage.Item{Object: status, Name: p.Name}
+			items[i] = storage.NewItem(status)
 		})
 	}
 	asking.Wait()
@@ -108,7 +108,7 @@ func (c *call) listComponents() error {
 	}
 	list := corev1.ComponentStatusList{}
 	for _, item := range items {
-		list.Items = append(list.Items, *item.Object.(*corev1.ComponentStatus))
+		list.Items = append(list.Items, *item.Object().(*corev1.ComponentStatus))
 		list.Items[len(list.Items)-1].TypeMeta = metav1.TypeMeta{}
 	}
 	body, err := json.Marshal(list.Items)

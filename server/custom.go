@@ -73,7 +73,7 @@ func (d *definitions) follow(ctx context.Context) error {
 	}
 	d.all = map[string]*definition{}
 	for _, item := range page.Items {
-		d.all[item.Name] = item.Object.(*definition)
+		d.all[item.Name] = item.Object().(*definition)
 	}
 	watcher, err := d.col.Watch(ctx, storage.WatchOptions{ResourceVersion: strconv.FormatInt(page.Revision, 10)})
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *definitions) next(ctx context.Context, watcher *storage.Watcher) error 
 		case e.Type == storage.Deleted:
 			delete(d.all, e.Item.Name)
 		default:
-			d.all[e.Item.Name] = e.Item.Object.(*definition)
+			d.all[e.Item.Name] = e.Item.Object().(*definition)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func (d *definitions) write(ctx context.Context, crd *definition, change func(cu
 	if err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
-	d.all[crd.Name] = item.Object.(*definition)
+	d.all[crd.Name] = item.Object().(*definition)
 	return nil
 }
 

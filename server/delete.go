@@ -165,7 +165,7 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 		switch {
 		case err == nil:
 			req.Finish(ctx, finished(item, dryRun))
-			return item.Object, false, nil
+			return item.Object(), false, nil
 		case !errors.Is(err, errDeleteNow):
 			req.Finish(ctx, req.Old)
 			return nil, false, err
@@ -203,7 +203,7 @@ func (c *call) removeNow(ctx context.Context, col *storage.Collection, namespace
 	if err != nil {
 		return nil, false, err
 	}
-	return item.Object, false, nil
+	return item.Object(), false, nil
 }
 
 // admitDelete asks admission about a delete. That of an eviction is not asked

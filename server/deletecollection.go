@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/server/storage"
 )
@@ -51,13 +50,8 @@ func (c *call) deleteCollection() error {
 		if err != nil {
 			return err
 		}
-		deleted.Items = append(deleted.Items, itemOf(item, obj))
+		deleted.Items = append(deleted.Items, storage.NewItem(obj))
 	}
 	c.flushWarnings()
 	return c.replyPage(http.StatusOK, deleted)
-}
-
-// itemOf is an item with another state of the object, encoded on its own.
-func itemOf(item *storage.Item, obj runtime.Object) *storage.Item {
-	return &storage.Item{Object: obj, Namespace: item.Namespace, Name: item.Name, UID: item.UID, Revision: item.Revision}
 }

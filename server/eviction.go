@@ -90,7 +90,7 @@ func (c *call) evictPod(ctx context.Context, deletion *metav1.DeleteOptions) err
 		if err != nil {
 			return err
 		}
-		leave, err := c.allowEviction(ctx, item.Object.(*corev1.Pod), deletion)
+		leave, err := c.allowEviction(ctx, item.Object().(*corev1.Pod), deletion)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (c *call) disrupt(ctx context.Context, pods *storage.Collection, deletion *
 		}
 		if pre := deletion.Preconditions; pre != nil && pre.ResourceVersion != nil {
 			deletion = deletion.DeepCopy()
-			deletion.Preconditions.ResourceVersion = &item.Object.(*corev1.Pod).ResourceVersion
+			deletion.Preconditions.ResourceVersion = &item.Object().(*corev1.Pod).ResourceVersion
 		}
 	}
 	_, _, err := c.remove(ctx, pods, c.Namespace, c.Name, deletion)
@@ -247,7 +247,7 @@ func (c *call) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]*policyv1.PodD
 	}
 	var found []*policyv1.PodDisruptionBudget
 	for _, item := range page.Items {
-		budget := item.Object.(*policyv1.PodDisruptionBudget)
+		budget := item.Object().(*policyv1.PodDisruptionBudget)
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			found = append(found, budget)

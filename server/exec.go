@@ -135,7 +135,7 @@ func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return item.Object.(*corev1.Pod), nil
+	return item.Object().(*corev1.Pod), nil
 }
 
 // admitConnect runs admission for a connecting subresource: the options are the

@@ -38,7 +38,7 @@ func (f *fieldFilter) picks(item *storage.Item) (bool, error) {
 	}
 	k := f.call.kind
 	if !k.Unstructured() {
-		served, err := f.call.served(item.Object)
+		served, err := f.call.served(item.Object())
 		if err != nil {
 			return false, err
 		}

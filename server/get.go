@@ -32,7 +32,7 @@ func (c *call) get() error {
 func (c *call) replyItem(code int, item *storage.Item) error {
 	c.flushWarnings()
 	if c.out.as != "" {
-		return c.replyStored(code, item.Object)
+		return c.replyStored(code, item.Object())
 	}
 	c.auditItem(item)
 	if c.out.name == typeProtobuf {
@@ -40,11 +40,7 @@ func (c *call) replyItem(code int, item *storage.Item) error {
 		if err != nil {
 			return err
 		}
-		body, err := envelope(c.kind.GroupVersionKind, message)
-		if err != nil {
-			return err
-		}
-		return writeBytes(c.w, c.r, typeProtobuf, code, body)
+		return writeBytes(c.w, c.r, typeProtobuf, code, enveloped(c.kind.GroupVersionKind, message)...)
 	}
 	body, err := c.itemJSON(item)
 	if err != nil {

@@ -83,7 +83,7 @@ func (s *Server) nodeURL(ctx context.Context, name string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, port, err := s.kubelet.address(item.Object.(*corev1.Node))
+	host, port, err := s.kubelet.address(item.Object().(*corev1.Node))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

@@ -44,7 +44,7 @@ func (s *Server) liveServers(ctx context.Context) ([]string, error) {
 	}
 	addresses := []string{s.AdvertiseAddress}
 	for _, item := range page.Items {
-		lease := item.Object.(*coordinationv1.Lease)
+		lease := item.Object().(*coordinationv1.Lease)
 		address := lease.Annotations[serverAddress]
 		renewed := lease.Spec.RenewTime
 		if address == "" || address == s.AdvertiseAddress || renewed == nil || time.Since(renewed.Time) > serverLeaseTime {

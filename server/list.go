@@ -144,8 +144,12 @@ func (c *call) itemJSON(item *storage.Item) ([]byte, error) {
 }
 
 // itemProtobuf is the item's protobuf message, without an envelope.
-func (c *call) itemProtobuf(item *storage.Item) ([]byte, error) {
-	return item.Encoded(c.asProtobuf.form, c.asProtobuf.encode)
+func (c *call) itemProtobuf(item *storage.Item) (storage.Message, error) {
+	if c.kind.FromStored == nil {
+		return item.Protobuf()
+	}
+	body, err := item.Encoded(c.asProtobuf.form, c.asProtobuf.encode)
+	return storage.Message{Rest: body}, err
 }
 
 func (c *call) listKind() schema.GroupVersionKind {
@@ -210,13 +214,18 @@ func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, i
 		spliceTo(&all, head, items, whole)
 		return c.rewrite(code, all.Bytes())
 	}
+	c.streamJSON(code, size, func(w stringWriter) { spliceTo(w, head, items, whole) })
+	return nil
+}
+
+// streamJSON answers with what write writes, which is of that size.
+func (c *call) streamJSON(code, size int, write func(stringWriter)) {
 	body, done := beginBody(c.w, c.r, typeJSON, code, size)
 	buffered := &chunkWriter{to: body}
-	spliceTo(buffered, head, items, whole)
+	write(buffered)
 	buffered.WriteString("\n")
 	buffered.flush()
 	done()
-	return nil
 }
 
 func listHead(kind schema.GroupVersionKind, meta []byte) []byte {
@@ -267,15 +276,21 @@ type chunkWriter struct {
 const chunk = 64 * 1024
 
 func (b *chunkWriter) Write(p []byte) (int, error) {
-	if len(b.buf)+len(p) > chunk {
-		b.flush()
-	}
+	b.room(len(p))
 	if len(p) >= chunk && b.err == nil {
 		_, b.err = b.to.Write(p)
 		return len(p), b.err
 	}
 	b.buf = append(b.buf, p...)
 	return len(p), b.err
+}
+
+// room makes sure that n bytes can be appended to buf.
+func (b *chunkWriter) room(n int) []byte {
+	if len(b.buf)+n > chunk {
+		b.flush()
+	}
+	return b.buf
 }
 
 func (b *chunkWriter) WriteString(s string) (int, error) { return b.Write([]byte(s)) }
@@ -290,17 +305,17 @@ func (b *chunkWriter) flush() {
 // replyProtobuf splices a list message: every List type has its metadata in
 // field 1 and its items in field 2.
 func (c *call) replyProtobuf(code int, page *storage.Page) error {
-	items := make([][]byte, len(page.Items))
+	return c.spliceProtobuf(code, c.listKind(), page, c.itemProtobuf)
+}
+
+func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *storage.Page, form func(*storage.Item) (storage.Message, error)) error {
+	items := make([]storage.Message, len(page.Items))
 	for i, item := range page.Items {
 		var err error
-		if items[i], err = c.itemProtobuf(item); err != nil {
+		if items[i], err = form(item); err != nil {
 			return err
 		}
 	}
-	return c.spliceProtobuf(code, c.listKind(), page, items)
-}
-
-func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *storage.Page, items [][]byte) error {
 	head := listMeta(page)
 	headBytes, err := head.Marshal()
 	if err != nil {
@@ -308,30 +323,26 @@ func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *stor
 	}
 	size := fieldSize(len(headBytes))
 	for _, item := range items {
-		size += fieldSize(len(item))
+		size += fieldSize(item.Len())
 	}
-	typeMeta := runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()}
-	typeBytes, err := typeMeta.Marshal()
-	if err != nil {
-		return err
-	}
-	// The envelope is runtime.Unknown: type in field 1, the message in field 2,
-	// content encoding and type (empty) in 3 and 4.
-	begin := appendField(bytes.Clone(protobufPrefix), 1, typeBytes)
-	begin = appendFieldHead(begin, 2, size)
+	begin := envelopeHead(kind, size)
 	body, done := beginBody(c.w, c.r, typeProtobuf, code, len(begin)+size)
 	out := &chunkWriter{to: body}
 	out.Write(begin)
 	out.Write(appendField(nil, 1, headBytes))
 	for _, item := range items {
-		out.Write(appendFieldHead(nil, 2, len(item)))
-		out.Write(item)
+		out.buf = appendFieldHead(out.room(maxFieldHead), 2, item.Len())
+		out.Write(item.Head)
+		out.Write(item.Rest)
 	}
-	out.Write(appendField(appendField(nil, 3, nil), 4, nil))
+	out.Write(envelopeTail)
 	out.flush()
 	done()
 	return nil
 }
+
+// maxFieldHead is enough for any length.
+const maxFieldHead = 1 + binary.MaxVarintLen64
 
 // appendFieldHead begins a length-delimited protobuf field.
 func appendFieldHead(b []byte, number byte, size int) []byte {

@@ -85,7 +85,7 @@ func (c *call) podBackend(ctx context.Context, scheme, name, port string) (*url.
 	if err != nil {
 		return nil, err
 	}
-	pod := item.Object.(*corev1.Pod)
+	pod := item.Object().(*corev1.Pod)
 	if port == "" {
 		port = firstPort(pod)
 	}
@@ -116,7 +116,7 @@ func (c *call) serviceBackend(ctx context.Context, scheme, name, port string) (*
 	}
 	if number, err := strconv.ParseInt(port, 10, 32); err == nil {
 		found := false
-		for _, p := range item.Object.(*corev1.Service).Spec.Ports {
+		for _, p := range item.Object().(*corev1.Service).Spec.Ports {
 			if p.Port == int32(number) {
 				port, found = p.Name, true
 				break
@@ -138,7 +138,7 @@ func (c *call) serviceBackend(ctx context.Context, scheme, name, port string) (*
 	}
 	var hosts []string
 	for _, item := range page.Items {
-		hosts = append(hosts, readyHosts(item.Object.(*discoveryv1.EndpointSlice), port)...)
+		hosts = append(hosts, readyHosts(item.Object().(*discoveryv1.EndpointSlice), port)...)
 	}
 	if len(hosts) == 0 {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))

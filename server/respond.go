@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/server/storage"
 )
 
 // gzipFrom is the size from which a reply is worth compressing.
@@ -25,11 +27,7 @@ func writeObject(w http.ResponseWriter, r *http.Request, out mediaType, code int
 		if err != nil {
 			return err
 		}
-		body, err := envelope(kind, message)
-		if err != nil {
-			return err
-		}
-		return writeBytes(w, r, out.name, code, body)
+		return writeBytes(w, r, out.name, code, enveloped(kind, storage.Message{Rest: message})...)
 	}
 	body, err := encodeJSON(obj, kind)
 	if err != nil {

@@ -118,7 +118,7 @@ func (a AuthSource) followOnce(ctx context.Context, resource schema.GroupResourc
 	}
 	all := make([]auth.Change, len(page.Items))
 	for i, item := range page.Items {
-		all[i] = auth.Change{Object: item.Object}
+		all[i] = auth.Change{Object: item.Object()}
 	}
 	apply(all, true)
 	watcher, err := col.Watch(ctx, storage.WatchOptions{ResourceVersion: fmt.Sprint(page.Revision)})
@@ -133,7 +133,7 @@ func (a AuthSource) followOnce(ctx context.Context, resource schema.GroupResourc
 		var changes []auth.Change
 		for _, e := range events {
 			if e.Item != nil {
-				changes = append(changes, auth.Change{Object: e.Item.Object, Deleted: e.Type == storage.Deleted})
+				changes = append(changes, auth.Change{Object: e.Item.Object(), Deleted: e.Type == storage.Deleted})
 			}
 		}
 		if len(changes) > 0 {

@@ -134,11 +134,11 @@ func streamKind(k *registry.Kind) *stream.Kind {
 		Columns:              streamColumns(k, ages),
 		Row: func(item any) (json.RawMessage, error) {
 			if k.JSON {
-				return row(item.(*storage.Item).Object)
+				return row(item.(*storage.Item).Object())
 			}
 			return item.(*storage.Item).Encoded(form, row)
 		},
-		Whole: func(item any) (json.RawMessage, error) { return wholeObject(k, item.(*storage.Item).Object) },
+		Whole: func(item any) (json.RawMessage, error) { return wholeObject(k, item.(*storage.Item).Object()) },
 	}
 }
 
@@ -183,6 +183,9 @@ func streamRow(k *registry.Kind, ages map[int]bool, obj runtime.Object) ([]byte,
 	if k.Row != nil {
 		row.Cells = k.Row(obj)
 		for i, cell := range row.Cells {
+			if words, ok := cell.(registry.Words); ok {
+				row.Cells[i] = words(time.Now())
+			}
 			if ages[i] {
 				row.Cells[i] = timeCell(cell)
 			}

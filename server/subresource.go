@@ -47,7 +47,7 @@ func (c *call) getProjection() error {
 	if err != nil {
 		return err
 	}
-	obj, err := c.projected(item.Object)
+	obj, err := c.projected(item.Object())
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *call) putProjection(w *change, pre *metav1.Preconditions, edit func(cur
 	if err != nil {
 		return err
 	}
-	obj, err := c.projected(item.Object)
+	obj, err := c.projected(item.Object())
 	if err != nil {
 		return err
 	}

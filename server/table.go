@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
 
@@ -42,12 +43,7 @@ func (c *call) columns() []metav1.TableColumnDefinition {
 // cells are an object's row. Ages are written out here: the faces want the time
 // itself, kubectl the text.
 func (c *call) cells(obj runtime.Object) []any {
-	var raw []any
-	if c.kind.Row != nil && c.hasOwnRow() {
-		raw = c.kind.Row(obj)
-	} else if m, err := meta.Accessor(obj); err == nil {
-		raw = []any{m.GetName(), m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
-	}
+	raw := c.rawCells(obj)
 	printed := make([]any, len(raw))
 	for i, cell := range raw {
 		printed[i] = printCell(cell)
@@ -55,8 +51,21 @@ func (c *call) cells(obj runtime.Object) []any {
 	return printed
 }
 
+func (c *call) rawCells(obj runtime.Object) []any {
+	if c.kind.Row != nil && c.hasOwnRow() {
+		return c.kind.Row(obj)
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	return []any{m.GetName(), m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
+}
+
 func printCell(cell any) any {
 	switch t := cell.(type) {
+	case registry.Words:
+		return t(time.Now())
 	case metav1.Time:
 		return printAge(t)
 	case *metav1.Time:
@@ -191,8 +200,11 @@ func (c *call) replyPageAs(code int, page *storage.Page) error {
 		return err
 	}
 	table := c.table(listMeta(page), true)
+	if c.plainRows() {
+		return c.spliceRows(code, table, page, include)
+	}
 	for _, item := range page.Items {
-		row, err := c.row(item.Object, include)
+		row, err := c.row(item.Object(), include)
 		if err != nil {
 			return err
 		}
@@ -204,15 +216,16 @@ func (c *call) replyPageAs(code int, page *storage.Page) error {
 func (c *call) replyMetadata(code int, page *storage.Page) error {
 	kind := c.formKind()
 	kind.Kind = "PartialObjectMetadataList"
+	if c.out.name == typeProtobuf {
+		return c.spliceProtobuf(code, kind, page, c.itemMetadata)
+	}
 	items := make([][]byte, len(page.Items))
 	for i, item := range page.Items {
-		var err error
-		if items[i], err = c.itemMetadata(item); err != nil {
+		message, err := c.itemMetadata(item)
+		if err != nil {
 			return err
 		}
-	}
-	if c.out.name == typeProtobuf {
-		return c.spliceProtobuf(code, kind, page, items)
+		items[i] = message.Rest
 	}
 	head, err := json.Marshal(listMeta(page))
 	if err != nil {
@@ -222,21 +235,17 @@ func (c *call) replyMetadata(code int, page *storage.Page) error {
 }
 
 // itemMetadata is the item's metadata in the negotiated encoding, made once.
-func (c *call) itemMetadata(item *storage.Item) ([]byte, error) {
+func (c *call) itemMetadata(item *storage.Item) (storage.Message, error) {
+	form, marshal := c.out.version+"/metadata+json", func(p *metav1.PartialObjectMetadata) ([]byte, error) { return json.Marshal(p) }
 	if c.out.name == typeProtobuf {
-		return item.Encoded("metadata+protobuf", func(obj runtime.Object) ([]byte, error) {
-			partial, err := c.metadataOf(obj)
-			if err != nil {
-				return nil, err
-			}
-			return partial.Marshal()
-		})
+		form, marshal = "metadata+protobuf", (*metav1.PartialObjectMetadata).Marshal
 	}
-	return item.Encoded(c.out.version+"/metadata+json", func(obj runtime.Object) ([]byte, error) {
+	body, err := item.Encoded(form, func(obj runtime.Object) ([]byte, error) {
 		partial, err := c.metadataOf(obj)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(partial)
+		return marshal(partial)
 	})
+	return storage.Message{Rest: body}, err
 }

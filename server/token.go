@@ -61,7 +61,7 @@ func (c *call) issueToken() error {
 	if err := c.s.Admission.Validate(ctx, req); err != nil {
 		return err
 	}
-	answer, err := c.s.Tokens.Issue(ctx, item.Object.(*corev1.ServiceAccount), request)
+	answer, err := c.s.Tokens.Issue(ctx, item.Object().(*corev1.ServiceAccount), request)
 	if err != nil {
 		return err
 	}

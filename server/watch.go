@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -253,52 +254,67 @@ func (e *eventStream) add(batch *frames, event storage.Event) error {
 	if err != nil {
 		return err
 	}
-	e.wrap(batch, watch.EventType(event.Type), body)
+	e.wrap(batch, watch.EventType(event.Type), body...)
 	return nil
 }
 
 // wrap puts the event around an object: a line of JSON, or a protobuf WatchEvent
 // (type in field 1, RawExtension with the object's envelope in field 2) behind
 // its length.
-func (e *eventStream) wrap(batch *frames, kind watch.EventType, object []byte) {
+func (e *eventStream) wrap(batch *frames, kind watch.EventType, object ...[]byte) {
 	b := batch.bytes
 	if e.out.name != typeProtobuf {
 		b = append(append(append(b, `{"type":"`...), kind...), `","object":`...)
-		b = append(append(b, object...), "}\n"...)
+		b = append(appendAll(b, object), "}\n"...)
 	} else {
-		raw := fieldSize(len(object))
+		size := 0
+		for _, piece := range object {
+			size += len(piece)
+		}
+		raw := fieldSize(size)
 		b = binary.BigEndian.AppendUint32(b, uint32(fieldSize(len(kind))+fieldSize(raw)))
 		b = appendField(b, 1, []byte(kind))
-		b = appendField(appendFieldHead(b, 2, raw), 1, object)
+		b = appendAll(appendFieldHead(appendFieldHead(b, 2, raw), 1, size), object)
 	}
 	batch.bytes, batch.ends = b, append(batch.ends, len(b))
 }
 
+func appendAll(b []byte, pieces [][]byte) []byte {
+	for _, piece := range pieces {
+		b = append(b, piece...)
+	}
+	return b
+}
+
 // object is the object of an event in the form and encoding asked for, from the
 // bytes that all watchers share where possible.
-func (e *eventStream) object(event storage.Event) ([]byte, error) {
-	if event.Item == nil {
-		return e.bookmark(event)
+func (e *eventStream) object(event storage.Event) ([][]byte, error) {
+	if e.out.name == typeProtobuf && event.Item != nil {
+		form, kind := e.itemProtobuf, e.kind.GroupVersionKind
+		if e.out.as != "" {
+			form, kind = e.itemMetadata, e.formKind()
+			kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
+		}
+		message, err := form(event.Item)
+		if err != nil {
+			return nil, err
+		}
+		return enveloped(kind, message), nil
 	}
+	body, err := e.whole(event)
+	return [][]byte{body}, err
+}
+
+// whole is the object in one piece: all that is not spliced.
+func (e *eventStream) whole(event storage.Event) ([]byte, error) {
 	switch {
+	case event.Item == nil:
+		return e.bookmark(event)
 	case e.out.as == "Table":
-		return e.tableEvent(event.Item.Object)
-	case e.out.as != "" && e.out.name == typeProtobuf:
-		message, err := e.itemMetadata(event.Item)
-		if err != nil {
-			return nil, err
-		}
-		kind := e.formKind()
-		kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
-		return envelope(kind, message)
+		return e.tableEvent(event.Item.Object())
 	case e.out.as != "":
-		return e.itemMetadata(event.Item)
-	case e.out.name == typeProtobuf:
-		message, err := e.itemProtobuf(event.Item)
-		if err != nil {
-			return nil, err
-		}
-		return envelope(e.kind.GroupVersionKind, message)
+		message, err := e.itemMetadata(event.Item)
+		return message.Rest, err
 	}
 	return e.itemJSON(event.Item)
 }
@@ -337,7 +353,7 @@ func (e *eventStream) encode(obj runtime.Object, kind schema.GroupVersionKind) (
 	if err != nil {
 		return nil, err
 	}
-	return envelope(kind, message)
+	return bytes.Join(enveloped(kind, storage.Message{Rest: message}), nil), nil
 }
 
 // tableEvent is a table of one row; only the first one of a watch defines the

@@ -140,7 +140,7 @@ func finished(item *storage.Item, dryRun bool) runtime.Object {
 	if item == nil || dryRun {
 		return nil
 	}
-	return item.Object
+	return item.Object()
 }
 
 // empty is the object that a new one is compared with.
@@ -287,7 +287,7 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 			req.Finish(ctx, nil)
 			return nil, err
 		}
-		item = &storage.Item{Object: last} // its metadata says that it has ended
+		item = storage.NewItem(last) // its metadata says that it has ended
 		err = nil
 	}
 	if req != nil {

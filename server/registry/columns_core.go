@@ -165,8 +165,10 @@ func eventRow(e *corev1.Event) []any {
 		count = 1
 	}
 	var seen any = last
-	if now := time.Now(); count > 1 {
-		seen = fmt.Sprintf("%s (x%d over %s)", api.Age(last.Time, now), count, api.Age(first.Time, now))
+	if count > 1 {
+		seen = Words(func(now time.Time) string {
+			return fmt.Sprintf("%s (x%d over %s)", api.Age(last.Time, now), count, api.Age(first.Time, now))
+		})
 	}
 	component, host := e.Source.Component, e.Source.Host
 	if component == "" {

@@ -32,9 +32,16 @@ func podRow(p *corev1.Pod) []any {
 		ip = p.Status.PodIPs[0].IP
 	}
 	return []any{
-		p.Name, fmt.Sprintf("%d/%d", w.Ready, w.Total), w.Status, w.RestartsText(time.Now()), p.CreationTimestamp,
+		p.Name, fmt.Sprintf("%d/%d", w.Ready, w.Total), w.Status, restarts(w), p.CreationTimestamp,
 		orElse(ip, none), orElse(p.Spec.NodeName, none), orElse(p.Status.NominatedNodeName, none), readinessGates(p),
 	}
+}
+
+func restarts(w api.PodWords) any {
+	if w.LastRestart.IsZero() {
+		return w.RestartsText(time.Time{})
+	}
+	return Words(w.RestartsText)
 }
 
 func readinessGates(p *corev1.Pod) string {

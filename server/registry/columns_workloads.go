@@ -111,11 +111,11 @@ func jobRow(j *batchv1.Job) []any {
 	default:
 		completions = fmt.Sprintf("%d/1", j.Status.Succeeded)
 	}
-	var took string
+	var took any = ""
 	switch {
 	case j.Status.StartTime == nil:
 	case j.Status.CompletionTime == nil:
-		took = api.Age(j.Status.StartTime.Time, time.Now())
+		took = Words(func(now time.Time) string { return api.Age(j.Status.StartTime.Time, now) })
 	default:
 		took = api.Age(j.Status.StartTime.Time, j.Status.CompletionTime.Time)
 	}

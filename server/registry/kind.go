@@ -103,6 +103,9 @@ type Kind struct {
 	Sub map[string]Subresource
 }
 
+// Words is a cell whose text changes with the time, beyond an age.
+type Words func(now time.Time) string
+
 // Column is a column of the Table form.
 type Column = metav1.TableColumnDefinition
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -110,15 +108,16 @@ func (r *Resource) decodeAs(stored runtime.TypeMeta, fill func(runtime.Object) e
 	return nil, fmt.Errorf("stored as %s %s, want %s %s", stored.APIVersion, stored.Kind, wantVersion, wantKind)
 }
 
-// item wraps an object as it is at a revision (0: not stored yet).
-func (r *Resource) item(key string, obj runtime.Object, revision int64) (*Item, error) {
+// item wraps an object, and the value that it was decoded from, as it is at a
+// revision (0: not stored yet).
+func (r *Resource) item(key string, obj runtime.Object, value []byte, revision int64) (*Item, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
 	}
 	i := &Item{
-		Object: obj, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(),
-		Labels: labels.Set(m.GetLabels()), key: key,
+		Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), Revision: revision,
+		Labels: labels.Set(m.GetLabels()), key: key, resource: r, value: value,
 	}
 	if r.Fields != nil {
 		i.Fields = r.Fields(obj)
@@ -128,29 +127,8 @@ func (r *Resource) item(key string, obj runtime.Object, revision int64) (*Item, 
 			i.Fields["metadata.namespace"] = i.Namespace
 		}
 	}
-	if revision != 0 {
-		i.setRevision(revision)
-	}
+	i.object.Store(&decoded{obj: i.stamp(obj)})
 	return i, nil
-}
-
-// setRevision is for items that nobody else has seen yet.
-func (i *Item) setRevision(revision int64) {
-	i.Revision = revision
-	if m, err := meta.Accessor(i.Object); err == nil {
-		m.SetResourceVersion(strconv.FormatInt(revision, 10))
-	}
-}
-
-// field is the value of a selectable field.
-func (i *Item) field(name string) string {
-	switch name {
-	case "metadata.name":
-		return i.Name
-	case "metadata.namespace":
-		return i.Namespace
-	}
-	return i.Fields[name]
 }
 
 // decodeItem makes an Item of a key's value.
@@ -159,45 +137,5 @@ func (r *Resource) decodeItem(kv KV) (*Item, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode %s: %w", kv.Key, err)
 	}
-	return r.item(kv.Key, obj, kv.Mod)
-}
-
-// AtRevision is the item at another revision: a deleted object's last state goes
-// out with the revision of its deletion.
-func (i *Item) AtRevision(revision int64) *Item {
-	gone := &Item{
-		Object: i.Object.DeepCopyObject(), Namespace: i.Namespace, Name: i.Name, UID: i.UID,
-		Labels: i.Labels, Fields: i.Fields, key: i.key,
-	}
-	gone.setRevision(revision)
-	return gone
-}
-
-// encodings are the bytes of one object in the forms that were asked for.
-type encodings struct {
-	mu    sync.Mutex // protects bytes
-	bytes map[string]*encoding
-}
-
-// encoding is made once, by the first who asks, while others of the same form
-// wait for it.
-type encoding struct {
-	once  sync.Once
-	bytes []byte
-	err   error
-}
-
-func (e *encodings) get(form string, obj runtime.Object, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
-	e.mu.Lock()
-	enc := e.bytes[form]
-	if enc == nil {
-		if e.bytes == nil {
-			e.bytes = map[string]*encoding{}
-		}
-		enc = &encoding{}
-		e.bytes[form] = enc
-	}
-	e.mu.Unlock()
-	enc.once.Do(func() { enc.bytes, enc.err = encode(obj) })
-	return enc.bytes, enc.err
+	return r.item(kv.Key, obj, kv.Value, kv.Mod)
 }

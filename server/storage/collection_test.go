@@ -32,8 +32,8 @@ func TestWrites(t *testing.T) {
 		ctx := t.Context()
 
 		made := mustCreate(t, c, pod("a", "x", func(p *corev1.Pod) { p.UID = "u1" }))
-		if made.Revision == 0 || made.Object.(*corev1.Pod).ResourceVersion != strconv.FormatInt(made.Revision, 10) {
-			t.Errorf("created with revision %d and resourceVersion %q", made.Revision, made.Object.(*corev1.Pod).ResourceVersion)
+		if made.Revision == 0 || made.Object().(*corev1.Pod).ResourceVersion != strconv.FormatInt(made.Revision, 10) {
+			t.Errorf("created with revision %d and resourceVersion %q", made.Revision, made.Object().(*corev1.Pod).ResourceVersion)
 		}
 		if _, err := c.Create(ctx, pod("a", "x"), WriteOptions{}); !apierrors.IsAlreadyExists(err) || err.Error() != `pods "x" already exists` {
 			t.Errorf("second create: %v", err)
@@ -46,7 +46,7 @@ func TestWrites(t *testing.T) {
 			t.Error("the cache has decoded an object that this server wrote")
 		}
 		kv, _, _ := b.Get(ctx, "/registry/pods/a/x")
-		if !strings.HasPrefix(string(kv.Value), "k8s\x00") || strings.Contains(string(kv.Value), got.Object.(*corev1.Pod).ResourceVersion+"\"") {
+		if !strings.HasPrefix(string(kv.Value), "k8s\x00") || strings.Contains(string(kv.Value), got.Object().(*corev1.Pod).ResourceVersion+"\"") {
 			t.Errorf("stored: %q", kv.Value)
 		}
 
@@ -55,10 +55,10 @@ func TestWrites(t *testing.T) {
 			t.Error("an update without change was written")
 		}
 		changed := mustUpdate(t, c, "a", "x", onNode("n1"))
-		if changed.Revision <= made.Revision || changed.Object.(*corev1.Pod).Spec.NodeName != "n1" {
-			t.Errorf("update: %+v", changed.Object)
+		if changed.Revision <= made.Revision || changed.Object().(*corev1.Pod).Spec.NodeName != "n1" {
+			t.Errorf("update: %+v", changed.Object())
 		}
-		if made.Object.(*corev1.Pod).Spec.NodeName != "" {
+		if made.Object().(*corev1.Pod).Spec.NodeName != "" {
 			t.Error("update changed a shared object")
 		}
 		_, err = c.Update(ctx, "a", "x", WriteOptions{}, func(o runtime.Object) (runtime.Object, error) {
@@ -71,10 +71,10 @@ func TestWrites(t *testing.T) {
 			t.Errorf("update with an old resourceVersion: %v", err)
 		}
 		dry := WriteOptions{DryRun: true}
-		if i, err := c.Update(ctx, "a", "x", dry, func(o runtime.Object) (runtime.Object, error) { onNode("n2")(o.(*corev1.Pod)); return o, nil }); err != nil || i.Object.(*corev1.Pod).Spec.NodeName != "n2" {
+		if i, err := c.Update(ctx, "a", "x", dry, func(o runtime.Object) (runtime.Object, error) { onNode("n2")(o.(*corev1.Pod)); return o, nil }); err != nil || i.Object().(*corev1.Pod).Spec.NodeName != "n2" {
 			t.Errorf("dry-run: %v %v", i, err)
 		}
-		if i, _ := c.Get(ctx, "a", "x", ""); i.Object.(*corev1.Pod).Spec.NodeName != "n1" {
+		if i, _ := c.Get(ctx, "a", "x", ""); i.Object().(*corev1.Pod).Spec.NodeName != "n1" {
 			t.Error("a dry-run was written")
 		}
 
@@ -88,7 +88,7 @@ func TestWrites(t *testing.T) {
 			t.Errorf("delete against the check: %v", err)
 		}
 		gone, err := c.Delete(ctx, "a", "x", WriteOptions{}, nil)
-		if err != nil || gone.Revision <= changed.Revision || gone.Object.(*corev1.Pod).Spec.NodeName != "n1" {
+		if err != nil || gone.Revision <= changed.Revision || gone.Object().(*corev1.Pod).Spec.NodeName != "n1" {
 			t.Errorf("delete: %+v %v", gone, err)
 		}
 		if _, err := c.Get(ctx, "a", "x", ""); !apierrors.IsNotFound(err) || err.Error() != `pods "x" not found` {
@@ -118,8 +118,8 @@ func TestCustomResource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, _, _ := unstructured.NestedInt64(got.Object.(*unstructured.Unstructured).Object, "spec", "size"); n != 3 {
-			t.Errorf("got %v", got.Object)
+		if n, _, _ := unstructured.NestedInt64(got.Object().(*unstructured.Unstructured).Object, "spec", "size"); n != 3 {
+			t.Errorf("got %v", got.Object())
 		}
 		kv, _, _ := b.Get(ctx, "/registry/example.com/widgets/a/w")
 		if want := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"a"},"spec":{"size":3}}` + "\n"; string(kv.Value) != want {
@@ -443,7 +443,7 @@ func TestOlder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := item.Object.(*corev1.Pod)
+		got := item.Object().(*corev1.Pod)
 		if got.Spec.SchedulerName != "defaulted" || got.GroupVersionKind() != r.Kind {
 			t.Errorf("%s: %s with scheduler %q", name, got.GroupVersionKind(), got.Spec.SchedulerName)
 		}

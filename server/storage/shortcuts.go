@@ -27,7 +27,7 @@ func (s *Store) Get(ctx context.Context, resource schema.GroupResource, namespac
 	if err != nil {
 		return nil, err
 	}
-	return item.Object, nil
+	return item.Object(), nil
 }
 
 // List reads the objects of a namespace, or of all ("").
@@ -42,7 +42,7 @@ func (s *Store) List(ctx context.Context, resource schema.GroupResource, namespa
 	}
 	objects := make([]runtime.Object, len(page.Items))
 	for n, i := range page.Items {
-		objects[n] = i.Object
+		objects[n] = i.Object()
 	}
 	return objects, nil
 }
@@ -57,7 +57,7 @@ func (s *Store) Create(ctx context.Context, resource schema.GroupResource, obj r
 	if err != nil {
 		return nil, err
 	}
-	return item.Object, nil
+	return item.Object(), nil
 }
 
 // Update changes an object; change is as in Collection's Update.
@@ -70,7 +70,7 @@ func (s *Store) Update(ctx context.Context, resource schema.GroupResource, names
 	if err != nil {
 		return nil, err
 	}
-	return item.Object, nil
+	return item.Object(), nil
 }
 
 // Delete removes an object.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Resource says how the objects of one kind are stored. It is what storage
@@ -37,27 +36,6 @@ type Resource struct {
 type Older struct {
 	New     func() runtime.Object
 	Convert func(runtime.Object) (runtime.Object, error)
-}
-
-// Item is an object as it was at one revision, shared by every reader of the
-// cache. Object must never be changed: deep-copy it first.
-type Item struct {
-	Object          runtime.Object
-	Namespace, Name string
-	UID             types.UID
-	Revision        int64 // etcd's mod revision = metadata.resourceVersion
-	Labels          labels.Set
-	Fields          fields.Set
-
-	key     string // in etcd
-	encoded encodings
-}
-
-// Encoded returns the object's bytes in a form ("json", "protobuf",
-// "autoscaling/v1+json", a table row), made by encode at the first call and
-// kept as long as the item. encode must depend on the form and the object only.
-func (i *Item) Encoded(form string, encode func(runtime.Object) ([]byte, error)) ([]byte, error) {
-	return i.encoded.get(form, i.Object, encode)
 }
 
 // EventType says what happened to an object, as a watcher with a selection

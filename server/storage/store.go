@@ -150,6 +150,7 @@ func (s *Store) Run(ctx context.Context) error {
 	if s.options.CompactInterval > 0 {
 		running.Go(func() { s.compactForever(ctx) })
 	}
+	running.Go(func() { s.tidy(ctx) })
 	s.follow(ctx, &running)
 	return nil
 }

@@ -111,7 +111,7 @@ func TestWatchTransitions(t *testing.T) {
 		}
 		if name == "ready" {
 			left, dead := events[1], events[3]
-			if p := left.Item.Object.(*corev1.Pod); p.Labels["ready"] != "true" || p.ResourceVersion != strconv.FormatInt(out.Revision, 10) {
+			if p := left.Item.Object().(*corev1.Pod); p.Labels["ready"] != "true" || p.ResourceVersion != strconv.FormatInt(out.Revision, 10) {
 				t.Errorf("left the selection: labels %v, resourceVersion %s, want the last state that matched at %d", p.Labels, p.ResourceVersion, out.Revision)
 			}
 			if dead.Revision != gone.Revision || dead.Item.Revision != gone.Revision {

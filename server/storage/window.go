@@ -87,12 +87,17 @@ func (w *window) append(c *change) {
 	w.next++
 }
 
-// makeRoom forgets what is too old, and grows for what is not. A few changes are
-// kept whatever their age; more would hold on to the objects of a busy hour.
-func (w *window) makeRoom(now time.Time) {
+// expire forgets what is too old. A few changes are kept whatever their age; more
+// would hold on to the objects of a busy hour.
+func (w *window) expire(now time.Time) {
 	for w.next-w.first >= minWindow && now.Sub(w.at(w.first).at) > w.age {
 		w.forget()
 	}
+}
+
+// makeRoom forgets what is too old, and grows for what is not.
+func (w *window) makeRoom(now time.Time) {
+	w.expire(now)
 	switch full := w.next-w.first == int64(len(w.slots)); {
 	case full && len(w.slots) < w.limit:
 		w.resize(2 * len(w.slots))

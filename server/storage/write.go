@@ -172,7 +172,7 @@ func (c *Collection) changed(key string, s state, o WriteOptions, change func(ru
 	if err := checkPreconditions(c.resource.GroupResource, key, o.Preconditions, from); err != nil {
 		return nil, err
 	}
-	obj, err := change(from.Object.DeepCopyObject())
+	obj, err := change(from.Object().DeepCopyObject())
 	if err != nil {
 		return nil, err
 	}
@@ -184,11 +184,7 @@ func (c *Collection) changed(key string, s state, o WriteOptions, change func(ru
 		return nil, errConflict(c.resource.GroupResource, from.Name)
 	}
 	w, err := c.newWrite(key, obj, from.Revision)
-	if err != nil {
-		return nil, err
-	}
-	before, err := c.resource.encode(from.Object.DeepCopyObject())
-	if err == nil && bytes.Equal(before, w.plain) && !s.outdated {
+	if err == nil && bytes.Equal(from.value, w.plain) && !s.outdated {
 		return nil, nil
 	}
 	return w, err
@@ -204,7 +200,7 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 	for {
 		err := checkPreconditions(c.resource.GroupResource, key, o.Preconditions, from.item)
 		if err == nil && check != nil {
-			err = check(from.item.Object)
+			err = check(from.item.Object())
 		}
 		if err != nil {
 			changed, refreshErr := c.refresh(ctx, key, &from)

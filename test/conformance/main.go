@@ -6,6 +6,7 @@
 //	conformance images               the images that the suite asks for, into the cache
 //	conformance run [-focus R] ...   the suite, on a cluster that it starts or is given
 //	conformance report [RUN]         docs/conformance.md, from the newest run or this one
+//	conformance bench-report         docs/bench.md, from the newest go of make bench-compare
 //
 // Each step does what is missing of those before it.
 package main
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"orrery.dev/test/conformance/bench"
 	"orrery.dev/test/conformance/images"
 	"orrery.dev/test/conformance/programs"
 	"orrery.dev/test/conformance/report"
@@ -32,6 +34,8 @@ const (
 	moduleDir = "test/conformance"
 	results   = "bin/conformance"
 	page      = "docs/conformance.md"
+	benched   = results + "/bench.json"
+	benchPage = "docs/bench.md"
 )
 
 func main() {
@@ -45,7 +49,7 @@ func main() {
 
 func command(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: conformance build|images|run|report")
+		return errors.New("usage: conformance build|images|run|report|bench-report")
 	}
 	cache, err := programs.DefaultCache()
 	if err != nil {
@@ -60,6 +64,8 @@ func command(ctx context.Context, args []string) error {
 		return runSuite(ctx, cache, args[1:])
 	case "report":
 		return writeReport(args[1:])
+	case "bench-report":
+		return writeBenchReport()
 	}
 	return fmt.Errorf("no such step: %s", args[0])
 }
@@ -132,4 +138,12 @@ func writeReport(args []string) error {
 	}
 	fmt.Print(result.Summary(tests))
 	return nil
+}
+
+func writeBenchReport() error {
+	result, err := bench.Read(benched)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(benchPage, []byte(result.Markdown()), 0o644)
 }

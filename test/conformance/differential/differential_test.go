@@ -6,14 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"orrery.dev/test/conformance/lab"
 	"orrery.dev/test/conformance/programs"
@@ -50,39 +48,10 @@ func start(t *testing.T) *pair {
 		t.Skip("upstream's kube-apiserver is not built: bin/conformance/conformance build kube-apiserver, of make conformance-runner")
 	}
 	pki := lab.NewPKI(t)
-	return &pair{upstream: serve(t, pki, "upstream", program), ours: serve(t, pki, "orrery", *orrery, "kube-apiserver")}
-}
-
-// serve starts an API server on an etcd of its own.
-func serve(t *testing.T, pki *lab.PKI, name string, argv ...string) *server {
-	t.Helper()
-	dir, port := t.TempDir(), lab.FreePorts(t, 1)
-	p := lab.Start(t, dir, "kube-apiserver-"+name, append(argv, lab.APIServerFlags(pki, lab.Etcd(t, dir, *orrery), port)...)...)
-	s, err := newServer(pki, lab.Loopback("https", port))
-	if err != nil {
-		t.Fatal(err)
+	serve := func(name string, argv ...string) *server {
+		return newServer(t, pki, lab.StartAPIServer(t, pki, *orrery, name, argv...).URL)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	err = lab.Eventually(ctx, func(context.Context) (string, error) {
-		if p.HasEnded() {
-			t.Fatalf("%s ended", p.Name)
-		}
-		answer, err := s.admin.Get(s.url + "/readyz")
-		if err != nil {
-			return "", err
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		if answer.StatusCode == http.StatusOK {
-			return "", nil
-		}
-		return string(body), err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return &pair{upstream: serve("upstream", program), ours: serve("orrery", *orrery, "kube-apiserver")}
 }
 
 // Both servers give the same answers.

@@ -3,14 +3,12 @@ package differential
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/util/jsonpath"
@@ -26,25 +24,15 @@ type server struct {
 	anonymous *http.Client
 }
 
-func newServer(p *lab.PKI, url string) (*server, error) {
-	cert, err := tls.LoadX509KeyPair(p.File("admin.crt"), p.File("admin.key"))
-	if err != nil {
-		return nil, err
-	}
-	pem, err := os.ReadFile(p.File("ca.crt"))
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	client := func(certs ...tls.Certificate) *http.Client {
+func newServer(t *testing.T, p *lab.PKI, url string) *server {
+	client := func(user string) *http.Client {
 		return &http.Client{
 			Timeout:       20 * time.Second,
-			Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}, DisableCompression: true, MaxIdleConnsPerHost: 8},
+			Transport:     &http.Transport{TLSClientConfig: p.TLS(t, user), DisableCompression: true, MaxIdleConnsPerHost: 8},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	return &server{url: url, admin: client(cert), anonymous: client()}, nil
+	return &server{url: url, admin: client("admin"), anonymous: client("")}
 }
 
 // do sends a step with its values filled in, and keeps those it asks for.

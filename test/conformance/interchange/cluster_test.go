@@ -69,7 +69,7 @@ func newSetup(t *testing.T) *setup {
 		}
 	}
 	s := &setup{t: t, dir: t.TempDir(), pki: lab.NewPKI(t), cache: cache, port: lab.FreePorts(t, 1)}
-	s.etcd = lab.Etcd(t, s.dir, *orrery)
+	s.etcd, _ = lab.Etcd(t, s.dir, *orrery)
 	if s.admin, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig("admin")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,13 @@
 package lab
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Addresses that nothing here connects to.
@@ -13,13 +17,58 @@ const (
 )
 
 // Etcd starts orrery's etcd and returns its URL.
-func Etcd(t *testing.T, dir, orrery string) string {
+func Etcd(t *testing.T, dir, orrery string) (url string, p *Process) {
 	t.Helper()
 	ports := FreePorts(t, 2)
-	url := Loopback("http", ports)
-	Start(t, dir, "etcd", orrery, "etcd", "--data-dir="+filepath.Join(dir, "etcd"),
+	url = Loopback("http", ports)
+	p = Start(t, dir, "etcd", orrery, "etcd", "--data-dir="+filepath.Join(dir, "etcd"),
 		"--listen-client-urls="+url, "--listen-peer-urls="+Loopback("http", ports+1), "--client-cert-auth=false", "--peer-client-cert-auth=false")
-	return url
+	return url, p
+}
+
+// APIServer is a running API server with an etcd of its own.
+type APIServer struct {
+	*Process
+	Etcd *Process
+	URL  string
+}
+
+// startPatience is how long an API server may take to become ready.
+const startPatience = 2 * time.Minute
+
+// StartAPIServer starts the program that argv names and waits until it is ready.
+func StartAPIServer(t *testing.T, pki *PKI, orrery, name string, argv ...string) *APIServer {
+	t.Helper()
+	dir, port := t.TempDir(), FreePorts(t, 1)
+	s := &APIServer{URL: Loopback("https", port)}
+	var etcd string
+	etcd, s.Etcd = Etcd(t, dir, orrery)
+	s.Process = Start(t, dir, "kube-apiserver-"+name, append(argv, APIServerFlags(pki, etcd, port)...)...)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: pki.TLS(t, "admin")}}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(t.Context(), startPatience)
+	defer cancel()
+	if err := Eventually(ctx, func(context.Context) (string, error) { return s.unready(client) }); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// unready is what the server says that it waits for.
+func (s *APIServer) unready(client *http.Client) (string, error) {
+	if s.HasEnded() {
+		s.t.Fatalf("%s ended", s.Name)
+	}
+	answer, err := client.Get(s.URL + "/readyz")
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if answer.StatusCode == http.StatusOK {
+		return "", nil
+	}
+	return string(body), err
 }
 
 // Loopback is the URL of a port.

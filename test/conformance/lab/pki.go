@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -104,6 +105,22 @@ func (p *PKI) write(t *testing.T, name, kind string, der []byte) {
 	if err := os.WriteFile(p.File(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TLS is how a user connects, or somebody whom nobody knows ("").
+func (p *PKI) TLS(t *testing.T, user string) *tls.Config {
+	t.Helper()
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AddCert(p.cert)
+	if user == "" {
+		return config
+	}
+	cert, err := tls.LoadX509KeyPair(p.File(user+".crt"), p.File(user+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Certificates = []tls.Certificate{cert}
+	return config
 }
 
 // Kubeconfig writes that of a user whose certificate there is, and returns its
