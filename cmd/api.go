@@ -113,7 +113,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	if err != nil {
 		return nil, err
 	}
-	parts.server, err = server.New(server.Config{
+	config := server.Config{
 		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
 		Authenticator: authn, Authorizer: authz, Rules: authz,
 		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
@@ -130,8 +130,11 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
 		Public:             map[string]http.Handler{web.Prefix: dashboard},
 		Log:                log,
-	})
-	if err != nil {
+	}
+	if err := o.flow.apply(&config); err != nil {
+		return nil, err
+	}
+	if parts.server, err = server.New(config); err != nil {
 		return nil, err
 	}
 	glass.Checks = parts.server.ComponentChecks()

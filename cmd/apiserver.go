@@ -42,6 +42,7 @@ type apiOptions struct {
 	accounts                           accountFlags
 	authz                              authzFlags
 	encryption                         encryptionFlags
+	flow                               flowFlags
 	ignored                            ignoredFlags
 
 	// components are asked for componentstatuses; nil: those on this machine.
@@ -94,6 +95,7 @@ func (o *apiOptions) flags(f *pflag.FlagSet) {
 	o.accounts.flags(f)
 	o.authz.flags(f)
 	o.encryption.flags(f)
+	o.flow.flags(f)
 	o.ignored.flags(f)
 }
 

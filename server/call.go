@@ -250,6 +250,7 @@ const (
 	keyUser contextKey = iota
 	keyInfo
 	keyReceived // when the request came in
+	keyPass     // of a watch that has not begun
 )
 
 func userFrom(ctx context.Context) user.Info {

@@ -55,18 +55,23 @@ func newMetrics(s *Server) *metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&objectCounts{s, prometheus.NewDesc("apiserver_resource_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)},
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "apiserver_current_inflight_requests", Help: "Requests in flight.", ConstLabels: prometheus.Labels{"request_kind": "readOnly"},
-		}, func() float64 { return float64(len(s.reads)) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "apiserver_current_inflight_requests", Help: "Requests in flight.", ConstLabels: prometheus.Labels{"request_kind": "mutating"},
-		}, func() float64 { return float64(len(s.writes)) }),
 	)
 	m.registry.MustRegister(s.Metrics...)
+	if s.flow != nil {
+		m.registry.MustRegister(s.flow.Collectors()...)
+	} else {
+		m.registry.MustRegister(inflight("readOnly", s.reads), inflight("mutating", s.writes))
+	}
 	if s.Audit != nil {
 		m.registry.MustRegister(s.Audit.Collectors()...)
 	}
 	return m
+}
+
+func inflight(kind string, slots chan struct{}) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "apiserver_current_inflight_requests", Help: "Requests in flight.", ConstLabels: prometheus.Labels{"request_kind": kind},
+	}, func() float64 { return float64(len(slots)) })
 }
 
 // Gather implements prometheus.Gatherer: our metrics, and those that the

@@ -123,33 +123,6 @@ func (s *Server) become(c *gin.Context, who user.Info) {
 	c.Request = c.Request.WithContext(registry.WithUser(ctx, who))
 }
 
-// limit keeps the number of requests in flight bounded; those that last
-// (watches) and those of the system's own masters are not counted.
-func (s *Server) limit(c *gin.Context) {
-	info := infoFrom(c.Request.Context())
-	if info.longRunning() || s.isStream(info.Path) {
-		return
-	}
-	for _, g := range userFrom(c.Request.Context()).GetGroups() {
-		if g == user.SystemPrivilegedGroup {
-			return
-		}
-	}
-	slots := s.writes
-	switch info.Verb {
-	case "get", "list", "head", "options":
-		slots = s.reads
-	}
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-		c.Next()
-	default:
-		err := apierrors.NewTooManyRequests("too many requests, please try again later", 1)
-		s.refuse(c, err)
-	}
-}
-
 // authorizeURL asks whether the user may do what the URL and method say.
 func (s *Server) authorizeURL(c *gin.Context) {
 	a := attributesOf(c.Request)

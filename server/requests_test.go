@@ -15,7 +15,6 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
 )
@@ -314,39 +313,6 @@ func TestHealthAndVersion(t *testing.T) {
 	c.server.Drain()
 	if code, _ := c.do("GET", "/readyz", "", nil); code != 500 {
 		t.Errorf("readyz while draining: %d", code)
-	}
-}
-
-// TestTooManyRequests fills the server with a request that hangs in admission.
-func TestTooManyRequests(t *testing.T) {
-	hang, entered := make(chan struct{}), make(chan struct{})
-	c := start(t, func(cfg *Config) {
-		cfg.MaxWrites = 1
-		cfg.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-			return authorizer.DecisionAllow, "", nil
-		})
-		cfg.Admission = admission.Chain{{Name: "Hang", On: func(r *admission.Request) bool { return r.Name == "slow" }, Validate: func(context.Context, *admission.Request) error {
-			close(entered)
-			<-hang
-			return nil
-		}}}
-	})
-	const path = "/api/v1/namespaces/default/configmaps"
-	bob := map[string]string{"Authorization": "Bearer bob"}
-	done := make(chan int)
-	go func() {
-		code, _ := c.do("POST", path, `{"metadata":{"name":"slow"}}`, bob)
-		done <- code
-	}()
-	<-entered
-	reply := c.raw("POST", path, `{"metadata":{"name":"fast"}}`, bob)
-	reply.Body.Close()
-	if reply.StatusCode != 429 || reply.Header.Get("Retry-After") != "1" {
-		t.Errorf("code %d, Retry-After %q", reply.StatusCode, reply.Header.Get("Retry-After"))
-	}
-	close(hang)
-	if code := <-done; code != 201 {
-		t.Errorf("the slow one: %d", code)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/server/flowcontrol"
 	"orrery.dev/server/registry"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) middleware() []gin.HandlerFunc {
 		s.authenticate, // who is asking? else 401
 		s.record,       // the audit log
 		s.impersonate,  // as whom, if they may
-		s.limit,        // not too many at once, else 429
+		s.limit,        // not too many at once, and all in turn, else 429
 		s.authorizeURL, // may they? else 403
 	}
 }
@@ -72,6 +73,9 @@ func (s *Server) routes() http.Handler {
 	api.GET("/.well-known/openid-configuration", s.openIDConfiguration)
 	api.GET("/openid/v1/jwks", s.openIDKeys)
 	mount(api, "/debug/pprof/", profiles())
+	if s.flow != nil {
+		mount(api, flowcontrol.DebugPath, s.flow)
+	}
 	for path, handler := range s.Extra {
 		mount(api, path, handler)
 	}
@@ -121,6 +125,7 @@ func (s *Server) documents(c *gin.Context) {
 func (s *Server) objects(c *gin.Context) {
 	info := infoFrom(c.Request.Context())
 	if to := s.remoteFor(info.Path); to != nil {
+		watchBegun(c.Request.Context()) // the other server counts it
 		s.aggregate(c.Writer, c.Request, to)
 		return
 	}

@@ -19,6 +19,7 @@ import (
 
 	"orrery.dev/server/admission"
 	"orrery.dev/server/audit"
+	"orrery.dev/server/flowcontrol"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -75,8 +76,11 @@ type Config struct {
 
 	// Audit records requests; nil: nothing is recorded.
 	Audit *audit.Auditor
-	// MaxReads and MaxWrites bound the requests in flight; 0: 400 and 200.
+	// MaxReads and MaxWrites bound the requests in flight; 0: 400 and 200,
+	// negative: no bound. Priority and fairness divide the sum of both; with
+	// PlainLimits there is no more than the two numbers.
 	MaxReads, MaxWrites int
+	PlainLimits         bool
 	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
 	RequestTimeout time.Duration
 	// Health are further checks of /livez and /readyz, by name.
@@ -149,7 +153,8 @@ type Server struct {
 	metrics  *metrics
 	health   *health
 	modes    modeMemory
-	// reads and writes hold a token for each request in flight.
+	flow     *flowcontrol.Controller // nil: plain limits
+	// reads and writes hold a token for each request in flight; nil: no limit.
 	reads, writes chan struct{}
 
 	drainMu    sync.Mutex // protects the fields below
@@ -185,7 +190,9 @@ func New(cfg Config) (*Server, error) {
 		cfg.FieldTypes = NewFieldTypes(cfg.Kinds)
 	}
 	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
-	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
+	if s.flow = s.newFlow(); s.flow == nil {
+		s.reads, s.writes = slots(cfg.MaxReads), slots(cfg.MaxWrites)
+	}
 	s.fields = newFieldManagers(cfg.Kinds, cfg.FieldTypes)
 	s.webhooks = admission.NewCaller(cfg.Store)
 	if d, ok := cfg.Documents.(RemoteDiscovery); ok {
@@ -199,13 +206,20 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
+func slots(n int) chan struct{} {
+	if n < 0 {
+		return nil
+	}
+	return make(chan struct{}, n)
+}
+
 // Handler serves the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Run does the server's own chores until ctx ends: it writes the audit log,
 // keeps storage in step with the table of kinds and the table in step with
-// CustomResourceDefinitions, and keeps the bootstrap objects. Watches in progress
-// end with it.
+// CustomResourceDefinitions, keeps the bootstrap objects, and flow control in step
+// with its configuration. Watches in progress end with it.
 func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	if s.Audit != nil {
@@ -215,6 +229,9 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Go(func() { s.followDefinitions(ctx) })
 	wg.Go(func() { s.followAPIServices(ctx) })
 	wg.Go(func() { s.keepBootstrapped(ctx) })
+	if s.flow != nil {
+		wg.Go(func() { s.followFlows(ctx) })
+	}
 	<-ctx.Done()
 	s.Drain()
 	wg.Wait()

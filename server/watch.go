@@ -200,6 +200,9 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 	batch := &frames{}
 	sent := e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource)
 	for {
+		if _, current := watcher.Bookmark(); current {
+			watchBegun(e.r.Context())
+		}
 		events, err := watcher.Next(ctx)
 		if ctx.Err() != nil {
 			e.sayGoodbye(ctx, watcher, send)

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +23,7 @@ import (
 type Store interface {
 	Reader
 	Writer
+	List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error)
 }
 
 // Bootstrap makes sure that the objects exist that every cluster has: system
@@ -49,24 +50,7 @@ func Bootstrap(ctx context.Context, s Store) error {
 			return ensure(ctx, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, o, nil)
 		})
 	}
-	for _, o := range priorityLevels() {
-		group.Go(func() error {
-			return ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}, o, func(have *flowcontrolv1.PriorityLevelConfiguration) {
-				if have.Annotations[autoUpdateSpec] == "true" {
-					have.Spec = o.Spec
-				}
-			})
-		})
-	}
-	for _, o := range flowSchemas() {
-		group.Go(func() error {
-			return ensure(ctx, s, schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}, o, func(have *flowcontrolv1.FlowSchema) {
-				if have.Annotations[autoUpdateSpec] == "true" {
-					have.Spec = o.Spec
-				}
-			})
-		})
-	}
+	bootstrapFlow(ctx, group, s)
 	group.Go(func() error {
 		return ensure(ctx, s, core("configmaps"), trackingSince(time.Now()), func(have *corev1.ConfigMap) {
 			if _, err := time.Parse(time.DateOnly, have.Data["since"]); err != nil {
@@ -239,4 +223,31 @@ func addSubjects(have, want []rbacv1.Subject) []rbacv1.Subject {
 		}
 	}
 	return have
+}
+
+func priorityClasses() []*schedulingv1.PriorityClass {
+	preempt := corev1.PreemptLowerPriority
+	return []*schedulingv1.PriorityClass{
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical", Generation: 1}, Value: 2000001000, PreemptionPolicy: &preempt,
+			Description: "Used for system critical pods that must not be moved from their current node.",
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical", Generation: 1}, Value: 2000000000, PreemptionPolicy: &preempt,
+			Description: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+		},
+	}
+}
+
+// systemNamespaces exist in every cluster.
+func systemNamespaces() []*corev1.Namespace {
+	var all []*corev1.Namespace
+	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "default"} {
+		all = append(all, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
+			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		})
+	}
+	return all
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"testing"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -53,5 +54,56 @@ func TestBootstrapMends(t *testing.T) {
 	admin, _ := get[*rbacv1.ClusterRoleBinding](t.Context(), store, rbac("clusterrolebindings"), "", "cluster-admin")
 	if admin.RoleRef.Name != "cluster-admin" || len(admin.Subjects) != 1 {
 		t.Errorf("binding %+v", admin)
+	}
+}
+
+// TestBootstrapFlow: suggested objects are kept until somebody changes them,
+// mandatory ones always.
+func TestBootstrapFlow(t *testing.T) {
+	const key = flowcontrolv1.AutoUpdateAnnotationKey
+	shares := int32(7)
+	level := func(name, auto string, generation int64) *flowcontrolv1.PriorityLevelConfiguration {
+		p := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation}}
+		p.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
+		p.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares}
+		if auto != "" {
+			p.Annotations = map[string]string{key: auto}
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name, auto string
+		generation int64
+		want       string // annotation afterwards; "-": deleted
+		shares     int32
+	}{
+		{"catch-all", "false", 3, "true", 5},
+		{"system", "true", 3, "true", 30},
+		{"system", "false", 1, "false", 7},
+		{"system", "", 1, "true", 30},
+		{"system", "", 2, "false", 7},
+		{"system", "what", 2, "false", 7},
+		{"mine", "", 1, "", 7},
+		{"mine", "false", 1, "false", 7},
+		{"of-an-older-version", "true", 1, "-", 0},
+	} {
+		store, resource := newFakeStore(), flowResource("prioritylevelconfigurations")
+		store.put(resource, level(c.name, c.auto, c.generation))
+		if err := Bootstrap(t.Context(), store); err != nil {
+			t.Fatal(err)
+		}
+		got, err := get[*flowcontrolv1.PriorityLevelConfiguration](t.Context(), store, resource, "", c.name)
+		if c.want == "-" {
+			if err == nil {
+				t.Errorf("%+v: still there", c)
+			}
+			continue
+		}
+		if err != nil || got.Annotations[key] != c.want || *got.Spec.Limited.NominalConcurrencyShares != c.shares {
+			t.Errorf("%+v: got %v %d %v", c, got.Annotations, *got.Spec.Limited.NominalConcurrencyShares, err)
+		}
+		if changed := c.shares != shares; changed != (got.Generation == c.generation+1) {
+			t.Errorf("%+v: generation %d", c, got.Generation)
+		}
 	}
 }

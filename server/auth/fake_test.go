@@ -44,6 +44,18 @@ func (s *fakeStore) Get(_ context.Context, resource schema.GroupResource, namesp
 	return nil, apierrors.NewNotFound(resource, name)
 }
 
+func (s *fakeStore) List(_ context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []runtime.Object
+	for k, o := range s.objects {
+		if k.resource == resource && (namespace == "" || k.namespace == namespace) {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
 func (s *fakeStore) Create(_ context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
 	s.put(resource, obj)
 	s.mu.Lock()

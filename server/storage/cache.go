@@ -87,6 +87,10 @@ func (c *Collection) put(p prepared) {
 		prev, _ = c.tree.Delete(&Item{key: p.Key})
 	} else {
 		prev, _ = c.tree.ReplaceOrInsert(p.item)
+		c.bytes += int64(len(p.item.value))
+	}
+	if prev != nil {
+		c.bytes -= int64(len(prev.value))
 	}
 	if p.item == nil && prev == nil {
 		return
@@ -197,7 +201,7 @@ func (c *Collection) install(generation int, items map[string]prepared, rev int6
 
 // restart forgets all that was, watchers included. Caller holds mu.
 func (c *Collection) restart(items map[string]prepared, rev int64) {
-	c.tree, c.snap, c.kept = newTree(), nil, nil
+	c.tree, c.bytes, c.snap, c.kept = newTree(), 0, nil, nil
 	c.indexes, c.corrupt = map[string]fieldIndex{}, map[string]error{}
 	for key, p := range items {
 		if p.err != nil {
@@ -206,6 +210,7 @@ func (c *Collection) restart(items map[string]prepared, rev int64) {
 			continue
 		}
 		c.tree.ReplaceOrInsert(p.item)
+		c.bytes += int64(len(p.item.value))
 	}
 	c.rev = rev
 	c.window.restart(rev)

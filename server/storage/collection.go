@@ -34,6 +34,7 @@ type Collection struct {
 	mu sync.RWMutex // protects the fields below
 	// tree is all objects by key, as they were at revision at().
 	tree    *btree.BTreeG[*Item]
+	bytes   int64 // of all objects in tree
 	indexes map[string]fieldIndex
 	corrupt map[string]error // keys whose value cannot be decoded
 	rev     int64            // of the last change applied, or of the load
@@ -74,11 +75,18 @@ func newTree() *btree.BTreeG[*Item] {
 	return btree.NewG(32, func(a, b *Item) bool { return a.key < b.key })
 }
 
-// Count is the number of objects in the cache.
-func (c *Collection) Count() int {
+// Size is the number of objects in the cache, and the bytes that they take in
+// etcd.
+func (c *Collection) Size() (objects int, bytes int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.tree.Len()
+	return c.tree.Len(), c.bytes
+}
+
+// Count is the number of objects in the cache.
+func (c *Collection) Count() int {
+	n, _ := c.Size()
+	return n
 }
 
 // Resource is what the collection was made for.
