@@ -126,6 +126,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Health:             append([]server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}}, sealing.health()...),
 		Metrics:            metrics,
 		Audit:              auditor,
+		CBOR:               o.cbor,
 		Components:         o.components,
 		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
 		Public:             map[string]http.Handler{web.Prefix: dashboard},

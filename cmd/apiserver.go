@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type apiOptions struct {
 	authz                              authzFlags
 	encryption                         encryptionFlags
 	flow                               flowFlags
+	cbor                               bool
 	ignored                            ignoredFlags
 
 	// components are asked for componentstatuses; nil: those on this machine.
@@ -96,7 +98,25 @@ func (o *apiOptions) flags(f *pflag.FlagSet) {
 	o.authz.flags(f)
 	o.encryption.flags(f)
 	o.flow.flags(f)
+	f.Func("feature-gates", "CBORServingAndStorage=true lets clients speak CBOR", o.setGates)
 	o.ignored.flags(f)
+}
+
+// setGates reads --feature-gates. What upstream has behind other gates is either
+// always there or never.
+func (o *apiOptions) setGates(text string) error {
+	for _, pair := range strings.Split(text, ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("%s is true or false, not %q", name, value)
+		}
+		if name != "CBORServingAndStorage" {
+			return fmt.Errorf("no gate is called %q", name)
+		}
+		o.cbor = on
+	}
+	return nil
 }
 
 func (i *ignoredFlags) flags(f *pflag.FlagSet) {

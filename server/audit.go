@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"sigs.k8s.io/yaml"
 
 	"orrery.dev/server/audit"
+	"orrery.dev/server/patch"
 	"orrery.dev/server/storage"
 )
 
@@ -169,9 +169,16 @@ func (c *call) auditPatch(kind types.PatchType, body []byte) {
 	if !event.Wants(auditv1.LevelRequest) {
 		return
 	}
-	if kind == types.ApplyYAMLPatchType {
-		var err error
-		if body, err = yaml.YAMLToJSON(body); err != nil {
+	if isApply(kind) {
+		intent, err := patch.NewIntent(kind, body)
+		if err != nil {
+			return
+		}
+		obj, err := intent.Object()
+		if err != nil {
+			return
+		}
+		if body, err = json.Marshal(obj.Object); err != nil {
 			return
 		}
 	}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -30,7 +33,7 @@ type call struct {
 	sub  *registry.Subresource // nil: the object itself
 	out  mediaType
 
-	asJSON, asProtobuf encoding
+	asJSON, asBinary encoding // asBinary: protobuf or CBOR, as negotiated
 
 	mu       sync.Mutex // protects warnings: admission may warn from goroutines
 	warnings []string
@@ -146,7 +149,7 @@ func (c *call) replyStored(code int, obj runtime.Object) error {
 // body reads and decodes the request's body into an object of a kind. What
 // fieldValidation makes of unknown and duplicate fields is settled here.
 func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldValidation string) error {
-	offered := outputFor(c.kind)
+	offered := c.s.encodings(c.kind)
 	contentType, err := inputType(c.r, offered)
 	if err != nil {
 		return err
@@ -172,11 +175,7 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 		return undecodable(strictError(strict), kind, kind, nil)
 	case metav1.FieldValidationIgnore:
 	default:
-		for _, e := range strict {
-			for _, problem := range yamlProblems(e) {
-				c.warn(problem.Error())
-			}
-		}
+		c.warnOf(strict)
 	}
 	return nil
 }
@@ -233,14 +232,18 @@ func (c *call) manager(asked string) string {
 	if asked != "" {
 		return asked
 	}
-	agent := c.r.UserAgent()
-	for i, r := range agent {
-		if r == '/' || r < ' ' || r > '~' {
-			agent = agent[:i]
+	agent, _, _ := strings.Cut(c.r.UserAgent(), "/")
+	var name strings.Builder
+	for _, r := range agent {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if name.Len()+utf8.RuneLen(r) > metav1validation.FieldManagerMaxLength {
 			break
 		}
+		name.WriteRune(r)
 	}
-	return agent[:min(len(agent), 128)]
+	return name.String()
 }
 
 // contextKey keys what middleware leaves in a request's context.

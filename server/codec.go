@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -47,29 +49,42 @@ func readBody(r *http.Request) ([]byte, error) {
 // duplicate fields) are returned apart, with the object: whether they matter is
 // the caller's decision.
 func decode(body []byte, contentType string, want schema.GroupVersionKind, into runtime.Object) (strict []error, err error) {
-	var got schema.GroupVersionKind
-	switch contentType {
-	case typeProtobuf:
-		got, err = decodeProtobuf(body, want, into)
-	case typeYAML:
-		got, strict, err = decodeYAML(body, want, into)
-	default:
-		got, strict, err = decodeJSON(body, want, into)
-	}
+	got, strict, err := decodeKind(body, contentType, want, into)
 	if err != nil {
 		return nil, undecodable(err, want, got, body)
-	}
-	if _, custom := into.(*unstructured.Unstructured); !custom && got != want && !known().Recognizes(got) {
-		return nil, undecodable(fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), schemeName), want, got, body)
 	}
 	if got.GroupVersion() != want.GroupVersion() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
 	}
 	if got.Kind != want.Kind {
-		return nil, undecodable(fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, want.Version, want.Kind), want, got, body)
+		return nil, undecodable(errOtherKind(got, want), want, got, body)
 	}
 	into.GetObjectKind().SetGroupVersionKind(want)
 	return strict, nil
+}
+
+// errOtherKind is for a body of another kind than the URL is about.
+func errOtherKind(got, want schema.GroupVersionKind) error {
+	return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, want.Version, want.Kind)
+}
+
+// decodeKind reads an object, and says of which kind it claims to be. into is filled
+// in only if that is the wanted one, or unstructured.
+func decodeKind(body []byte, contentType string, want schema.GroupVersionKind, into runtime.Object) (got schema.GroupVersionKind, strict []error, err error) {
+	switch contentType {
+	case typeProtobuf:
+		got, err = decodeProtobuf(body, want, into)
+	case typeYAML:
+		got, strict, err = decodeYAML(body, want, into)
+	case typeCBOR:
+		got, strict, err = decodeCBOR(body, want, into)
+	default:
+		got, strict, err = decodeJSON(body, want, into)
+	}
+	if _, custom := into.(*unstructured.Unstructured); err == nil && !custom && got != want && !known().Recognizes(got) {
+		err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), schemeName)
+	}
+	return got, strict, err
 }
 
 // known is the scheme of all built-in kinds; schemeName is what upstream calls
@@ -219,6 +234,62 @@ func decodeProtobuf(body []byte, want schema.GroupVersionKind, into runtime.Obje
 		return got, fmt.Errorf("object %T does not implement the protobuf marshalling interface and cannot be decoded from a protobuf message", into)
 	}
 	return got, message.Unmarshal(envelope.Raw)
+}
+
+// cborPrefix marks CBOR: it is the tag of a self-described item.
+var cborPrefix = []byte{0xd9, 0xd9, 0xf7}
+
+// cborItem is CBOR within other CBOR.
+type cborItem []byte
+
+// MarshalCBOR satisfies the CBOR library.
+func (i cborItem) MarshalCBOR() ([]byte, error) { return i, nil }
+
+func decodeCBOR(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, []error, error) {
+	_, got, err := cbor.NewSerializer(known(), known(), cbor.Strict(true)).Decode(body, &want, into)
+	if got == nil {
+		got = &schema.GroupVersionKind{}
+	}
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		return *got, strict.Errors(), nil
+	}
+	if u, ok := into.(*unstructured.Unstructured); ok && err == nil {
+		err = checkMetadata(u)
+	}
+	return *got, nil, err
+}
+
+// encodeCBOR is an object's CBOR, without the prefix.
+func encodeCBOR(obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
+	if u, ok := obj.(runtime.Unstructured); ok {
+		return direct.Marshal(u.UnstructuredContent())
+	}
+	obj = obj.DeepCopyObject() // it may be shared, and knows no kind
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	return direct.Marshal(obj)
+}
+
+// encoded is an object in an encoding, without what begins a reply (see framed). YAML
+// is made of JSON, at the very end.
+func encoded(encoding string, obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
+	switch encoding {
+	case typeProtobuf:
+		return encodeProtobuf(obj)
+	case typeCBOR:
+		return encodeCBOR(obj, kind)
+	}
+	return encodeJSON(obj, kind)
+}
+
+// framed makes what encoded gives stand for itself.
+func framed(encoding string, kind schema.GroupVersionKind, m storage.Message) [][]byte {
+	switch encoding {
+	case typeProtobuf:
+		return enveloped(kind, m)
+	case typeCBOR:
+		return [][]byte{cborPrefix, m.Rest}
+	}
+	return [][]byte{m.Rest}
 }
 
 // encodeJSON is the JSON form of an object of a kind, whatever its own TypeMeta

@@ -103,7 +103,7 @@ func (c *call) listComponents() error {
 		})
 	}
 	asking.Wait()
-	if c.out.as != "" || c.out.name == typeProtobuf {
+	if c.out.as != "" || c.out.name == typeProtobuf || c.out.name == typeCBOR {
 		return c.replyPage(http.StatusOK, &storage.Page{Items: items})
 	}
 	list := corev1.ComponentStatusList{}
@@ -115,5 +115,5 @@ func (c *call) listComponents() error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, c.r, c.out, http.StatusOK, fmt.Appendf(typeHead(c.listKind()), `,"metadata":{},"items":%s}`, body))
+	return writeEncoded(c.w, c.r, c.out, http.StatusOK, storage.Message{Rest: fmt.Appendf(typeHead(c.listKind()), `,"metadata":{},"items":%s}`, body)}, c.listKind())
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"orrery.dev/server/admission"
 	"orrery.dev/server/registry"
@@ -77,14 +77,13 @@ var deleteOptionsKind = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOpti
 
 // deleteOptions come in the body or, without one, in the query.
 func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
-	offered := []string{typeJSON, typeYAML, typeProtobuf}
 	body, err := readBody(c.r)
 	if err != nil {
 		return nil, err
 	}
 	options := &metav1.DeleteOptions{}
 	if len(body) > 0 {
-		contentType, err := inputType(c.r, offered)
+		contentType, err := inputType(c.r, c.s.encodings(nil))
 		if err != nil {
 			return nil, err
 		}
@@ -107,25 +106,21 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	return options, nil
 }
 
+// metaCodecs read what all groups have in common.
+var metaCodecs = serializer.NewCodecFactory(internalscheme.Scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+
 // decodeDeleteOptions takes DeleteOptions of any group version: clients send
 // them in the group of the object.
 func decodeDeleteOptions(body []byte, contentType string, into *metav1.DeleteOptions) error {
-	var err error
-	switch contentType {
-	case typeProtobuf:
-		var envelope runtime.Unknown
-		if err = envelope.Unmarshal(bytes.TrimPrefix(body, protobufPrefix)); err == nil {
-			into.SetGroupVersionKind(schema.FromAPIVersionAndKind(envelope.APIVersion, envelope.Kind))
-			err = into.Unmarshal(envelope.Raw)
-		}
-	case typeYAML:
-		err = yaml.Unmarshal(body, into)
-	default:
-		err = kjson.UnmarshalCaseSensitivePreserveInts(body, into)
-	}
+	info, _ := runtime.SerializerInfoForMediaType(metaCodecs.SupportedMediaTypes(), contentType)
+	decoded, kind, err := metaCodecs.DecoderToVersion(info.Serializer, deleteOptionsKind.GroupVersion()).Decode(body, &deleteOptionsKind, into)
 	if err != nil {
-		return undecodable(err, deleteOptionsKind, schema.GroupVersionKind{}, body)
+		return apierrors.NewBadRequest(err.Error())
 	}
+	if decoded != into {
+		return apierrors.NewBadRequest("decoded object cannot be converted to DeleteOptions")
+	}
+	into.SetGroupVersionKind(*kind)
 	return nil
 }
 

@@ -55,8 +55,8 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
-	out, negotiateErr := negotiate(r, outputFor(nil), true)
-	if negotiateErr != nil || out.as != "" {
+	out, negotiateErr := negotiate(r, s.encodings(nil), false)
+	if negotiateErr != nil {
 		out = mediaType{name: typeJSON}
 	}
 	writeStatus(w, r, out, status)
@@ -80,11 +80,15 @@ func errMethodNotAllowed() error {
 }
 
 func errNotAcceptable(accepted []string) error {
+	return notAcceptable("only the following media types are accepted: " + strings.Join(accepted, ", "))
+}
+
+func notAcceptable(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusNotAcceptable,
 		Reason:  metav1.StatusReasonNotAcceptable,
-		Message: "only the following media types are accepted: " + strings.Join(accepted, ", "),
+		Message: message,
 	}}
 }
 

@@ -35,16 +35,9 @@ func (c *call) replyItem(code int, item *storage.Item) error {
 		return c.replyStored(code, item.Object())
 	}
 	c.auditItem(item)
-	if c.out.name == typeProtobuf {
-		message, err := c.itemProtobuf(item)
-		if err != nil {
-			return err
-		}
-		return writeBytes(c.w, c.r, typeProtobuf, code, enveloped(c.kind.GroupVersionKind, message)...)
-	}
-	body, err := c.itemJSON(item)
+	body, err := c.itemEncoded(item)
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, c.r, c.out, code, body)
+	return writeEncoded(c.w, c.r, c.out, code, body, c.kind.GroupVersionKind)
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 
 	"orrery.dev/server/storage"
 )
@@ -93,6 +93,9 @@ func (c *call) selection(o *metav1.ListOptions) (storage.Selection, error) {
 		}
 	}
 	if c.Verb == "watch" && c.Name != "" {
+		if sel.Name != c.Name && sel.Fields != nil && !sel.Fields.Empty() {
+			return sel, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+		}
 		sel.Name = c.Name
 	}
 	return sel, nil
@@ -119,22 +122,14 @@ type encoding struct {
 	encode func(runtime.Object) ([]byte, error)
 }
 
-// encodings are made once per call, not once per item.
-func (c *call) setEncodings() {
-	version := c.kind.GroupVersion().String()
-	c.asJSON = encoding{version + "+json", func(obj runtime.Object) ([]byte, error) {
+// encodingOf is made once per call, not once per item.
+func (c *call) encodingOf(name string) encoding {
+	return encoding{c.kind.GroupVersion().String() + "+" + name, func(obj runtime.Object) ([]byte, error) {
 		served, err := c.served(obj)
 		if err != nil {
 			return nil, err
 		}
-		return encodeJSON(served, c.kind.GroupVersionKind)
-	}}
-	c.asProtobuf = encoding{version + "+protobuf", func(obj runtime.Object) ([]byte, error) {
-		served, err := c.served(obj)
-		if err != nil {
-			return nil, err
-		}
-		return encodeProtobuf(served)
+		return encoded(name, served, c.kind.GroupVersionKind)
 	}}
 }
 
@@ -148,7 +143,22 @@ func (c *call) itemProtobuf(item *storage.Item) (storage.Message, error) {
 	if c.kind.FromStored == nil {
 		return item.Protobuf()
 	}
-	body, err := item.Encoded(c.asProtobuf.form, c.asProtobuf.encode)
+	body, err := item.Encoded(c.asBinary.form, c.asBinary.encode)
+	return storage.Message{Rest: body}, err
+}
+
+// itemEncoded is the item in the negotiated encoding, as encoded gives it.
+func (c *call) itemEncoded(item *storage.Item) (storage.Message, error) {
+	var body []byte
+	var err error
+	switch c.out.name {
+	case typeProtobuf:
+		return c.itemProtobuf(item)
+	case typeCBOR:
+		body, err = item.Encoded(c.asBinary.form, c.asBinary.encode)
+	default:
+		body, err = c.itemJSON(item)
+	}
 	return storage.Message{Rest: body}, err
 }
 
@@ -174,36 +184,45 @@ func listMeta(page *storage.Page) metav1.ListMeta {
 // replyPage answers with a list, spliced together from the items' own bytes.
 func (c *call) replyPage(code int, page *storage.Page) error {
 	c.flushWarnings()
-	switch {
-	case c.out.as != "":
+	if c.out.as != "" {
 		return c.replyPageAs(code, page)
-	case c.out.name == typeProtobuf:
-		c.auditPage(page)
-		return c.replyProtobuf(code, page)
 	}
 	c.auditPage(page)
-	items := make([][]byte, len(page.Items))
-	whole := c.kind.Unstructured()
+	return c.splice(code, c.listKind(), page, c.itemEncoded, c.kind.Unstructured())
+}
+
+// splice writes a list in the negotiated encoding, made of the items' own bytes. JSON
+// of whole items has their kind, others say it only for the list.
+func (c *call) splice(code int, kind schema.GroupVersionKind, page *storage.Page, form func(*storage.Item) (storage.Message, error), whole bool) error {
+	items := make([]storage.Message, len(page.Items))
 	for i, item := range page.Items {
-		body, err := c.itemJSON(item)
-		if err != nil {
+		var err error
+		if items[i], err = form(item); err != nil {
 			return err
 		}
-		if !whole {
-			body = withoutType(body) // the brace is put back below
+	}
+	switch c.out.name {
+	case typeProtobuf:
+		return c.spliceProtobuf(code, kind, page, items)
+	case typeCBOR:
+		return c.spliceCBOR(code, kind, page, items)
+	}
+	bodies := make([][]byte, len(items))
+	for i, item := range items {
+		if bodies[i] = item.Rest; !whole {
+			bodies[i] = withoutType(item.Rest) // the brace is put back by spliceTo
 		}
-		items[i] = body
 	}
-	head, err := json.Marshal(listMeta(page))
-	if err != nil {
-		return err
-	}
-	return c.spliceJSON(code, c.listKind(), head, items, whole)
+	return c.spliceJSON(code, kind, page, bodies, whole)
 }
 
 // spliceJSON writes a list: head, then the items between commas. whole items
 // are complete objects; others have lost their opening brace with their type.
-func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, items [][]byte, whole bool) error {
+func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, page *storage.Page, items [][]byte, whole bool) error {
+	meta, err := json.Marshal(listMeta(page))
+	if err != nil {
+		return err
+	}
 	head := listHead(kind, meta)
 	size := len(head) + 3
 	for _, item := range items {
@@ -212,7 +231,7 @@ func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, meta []byte, i
 	if c.out.name == typeYAML || c.out.pretty {
 		var all bytes.Buffer
 		spliceTo(&all, head, items, whole)
-		return c.rewrite(code, all.Bytes())
+		return writeEncoded(c.w, c.r, c.out, code, storage.Message{Rest: all.Bytes()}, kind)
 	}
 	c.streamJSON(code, size, func(w stringWriter) { spliceTo(w, head, items, whole) })
 	return nil
@@ -250,18 +269,6 @@ func spliceTo(w stringWriter, head []byte, items [][]byte, whole bool) {
 		w.Write(item)
 	}
 	w.WriteString("]}")
-}
-
-// rewrite sends JSON as YAML or indented.
-func (c *call) rewrite(code int, body []byte) error {
-	if c.out.name == typeYAML {
-		text, err := yaml.JSONToYAML(body)
-		if err != nil {
-			return err
-		}
-		return writeBytes(c.w, c.r, typeYAML, code, text)
-	}
-	return writeJSON(c.w, c.r, c.out, code, body)
 }
 
 // chunkWriter gathers small pieces into 64 KiB writes. Errors mean that the
@@ -302,20 +309,27 @@ func (b *chunkWriter) flush() {
 	b.buf = b.buf[:0]
 }
 
-// replyProtobuf splices a list message: every List type has its metadata in
-// field 1 and its items in field 2.
-func (c *call) replyProtobuf(code int, page *storage.Page) error {
-	return c.spliceProtobuf(code, c.listKind(), page, c.itemProtobuf)
+// spliceCBOR writes a list of CBOR items.
+func (c *call) spliceCBOR(code int, kind schema.GroupVersionKind, page *storage.Page, items []storage.Message) error {
+	list := struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []cborItem `json:"items"`
+	}{ListMeta: listMeta(page), Items: make([]cborItem, len(items))}
+	list.APIVersion, list.Kind = kind.ToAPIVersionAndKind()
+	for i, item := range items {
+		list.Items[i] = item.Rest
+	}
+	body, err := direct.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return writeEncoded(c.w, c.r, c.out, code, storage.Message{Rest: body}, kind)
 }
 
-func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *storage.Page, form func(*storage.Item) (storage.Message, error)) error {
-	items := make([]storage.Message, len(page.Items))
-	for i, item := range page.Items {
-		var err error
-		if items[i], err = form(item); err != nil {
-			return err
-		}
-	}
+// spliceProtobuf writes a list message: every List type has its metadata in field 1
+// and its items in field 2.
+func (c *call) spliceProtobuf(code int, kind schema.GroupVersionKind, page *storage.Page, items []storage.Message) error {
 	head := listMeta(page)
 	headBytes, err := head.Marshal()
 	if err != nil {

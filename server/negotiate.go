@@ -16,12 +16,13 @@ const (
 	typeJSON     = "application/json"
 	typeYAML     = "application/yaml"
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
+	typeCBOR     = "application/cbor"
 )
 
 // mediaType is the outcome of negotiation: the encoding, and the form (as) that
 // the client wants objects in.
 type mediaType struct {
-	name string // typeJSON, typeYAML or typeProtobuf
+	name string // typeJSON, typeYAML, typeProtobuf or typeCBOR
 	// as is "", "Table", "PartialObjectMetadata" or
 	// "PartialObjectMetadataList"; version is its version of meta.k8s.io.
 	as, version string
@@ -29,16 +30,23 @@ type mediaType struct {
 	stream      bool // stream=watch was asked for
 }
 
-// outputFor lists the encodings that a kind can be answered in, the preferred
-// one first. Custom resources and a few others have no protobuf form; nil means our own objects
-// (Status).
-func outputFor(k *registry.Kind) []string {
-	if k != nil {
-		if _, ok := k.New().(protoMarshaler); !ok {
-			return []string{typeJSON, typeYAML}
-		}
+// encodings lists those that a kind can be read and answered in, the preferred one
+// first. Custom resources and a few others have no protobuf form; nil means our own
+// objects (Status).
+func (s *Server) encodings(k *registry.Kind) []string {
+	all := []string{typeJSON, typeYAML}
+	if k == nil || isProto(k.New()) {
+		all = append(all, typeProtobuf)
 	}
-	return []string{typeJSON, typeYAML, typeProtobuf}
+	if s.CBOR {
+		all = append(all, typeCBOR)
+	}
+	return all
+}
+
+func isProto(obj any) bool {
+	_, ok := obj.(protoMarshaler)
+	return ok
 }
 
 // negotiate picks the encoding of the reply from the Accept header: the client's
@@ -64,14 +72,17 @@ func negotiate(r *http.Request, offered []string, forms bool) (mediaType, error)
 
 // anyOffered reports whether one of the encodings was asked for by its name.
 func anyOffered(clauses []acceptClause, offered []string) bool {
-	return slices.ContainsFunc(clauses, func(c acceptClause) bool { return c.kind == "*/*" || slices.Contains(offered, c.kind) })
+	return slices.ContainsFunc(clauses, func(c acceptClause) bool {
+		return slices.ContainsFunc(offered, c.takes)
+	})
 }
 
 // wantsPretty tells people from programs: ?pretty decides, else the user agents
 // of command lines and browsers get indented JSON.
 func wantsPretty(r *http.Request) bool {
-	if values := r.URL.Query()["pretty"]; len(values) > 0 {
-		return isTrue(values)
+	if pretty := r.URL.Query().Get("pretty"); pretty != "" {
+		yes, _ := strconv.ParseBool(pretty)
+		return yes
 	}
 	agent := r.UserAgent()
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
@@ -103,11 +114,16 @@ func parseAccept(header string) []acceptClause {
 	return clauses
 }
 
+// takes tells whether the clause includes an encoding.
+func (c acceptClause) takes(encoding string) bool {
+	return c.kind == encoding || c.kind == "*/*" || c.kind == "application/*"
+}
+
 // match finds the offered encoding that the clause takes.
 func (c acceptClause) match(offered []string) (mediaType, bool) {
 	name := ""
 	for _, o := range offered {
-		if c.kind == o || c.kind == "*/*" || c.kind == "application/yaml" && o == typeYAML {
+		if c.takes(o) {
 			name = o
 			break
 		}
@@ -126,7 +142,7 @@ func (c acceptClause) match(offered []string) (mediaType, bool) {
 		}
 		switch as {
 		case "Table":
-			if name == typeProtobuf {
+			if name == typeProtobuf || name == typeCBOR {
 				return mediaType{}, false
 			}
 		case "PartialObjectMetadata", "PartialObjectMetadataList":

@@ -2,16 +2,17 @@ package server
 
 import (
 	"fmt"
-	"mime"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/server/patch"
@@ -33,10 +34,14 @@ func (c *call) patch() error {
 	}
 	c.auditPatch(kind, body)
 	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
-	if kind == types.ApplyYAMLPatchType {
-		return c.applyPatch(w, options, body)
+	if isApply(kind) {
+		intent, err := patch.NewIntent(kind, body)
+		if err != nil {
+			return err
+		}
+		return c.applyPatch(w, options, intent)
 	}
-	p, err := patch.Parse(kind, body)
+	p, err := patch.New(kind, body, options.FieldValidation)
 	if err != nil {
 		return err
 	}
@@ -45,12 +50,16 @@ func (c *call) patch() error {
 		return err
 	}
 	stored, err := w.update(c.r.Context(), col, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.patched(p, current, options.FieldValidation)
+		return c.patched(p, current)
 	})
 	if err != nil {
 		return err
 	}
 	return c.replyItem(http.StatusOK, stored)
+}
+
+func isApply(kind types.PatchType) bool {
+	return kind == types.ApplyYAMLPatchType || kind == types.ApplyCBORPatchType
 }
 
 // patchTypes lists what a kind can be patched with.
@@ -59,17 +68,21 @@ func (c *call) patchTypes() []string {
 	if !c.kind.Unstructured() {
 		all = append(all, string(types.StrategicMergePatchType))
 	}
-	return append(all, string(types.ApplyYAMLPatchType))
+	all = append(all, string(types.ApplyYAMLPatchType))
+	if c.s.CBOR {
+		all = append(all, string(types.ApplyCBORPatchType))
+	}
+	return all
 }
 
 func (c *call) patchType() (types.PatchType, error) {
-	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err == nil {
-		for _, t := range c.patchTypes() {
-			if kind == t {
-				return types.PatchType(t), nil
-			}
-		}
+	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
+	offered := c.patchTypes()
+	switch {
+	case slices.Contains(offered, kind):
+		return types.PatchType(kind), nil
+	case c.kind.Unstructured():
+		return "", errUnsupportedMediaType(offered)
 	}
 	return "", errNoSuchPatch()
 }
@@ -87,37 +100,43 @@ func (c *call) patchOptions(kind types.PatchType) (*metav1.PatchOptions, error) 
 
 // patched applies a patch to the current (stored) object, in the version that
 // the client speaks, and returns the new stored one.
-func (c *call) patched(p *patch.Patch, current runtime.Object, fieldValidation string) (runtime.Object, error) {
+func (c *call) patched(p *patch.Patch, current runtime.Object) (runtime.Object, error) {
 	served, err := c.served(current)
 	if err != nil {
 		return nil, err
 	}
 	served.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)
 	obj := c.kind.New()
-	problems, err := p.Apply(served, obj)
+	problems, err := p.Apply(served, obj, c.reader(c.kind.GroupVersionKind))
 	if err != nil {
 		return nil, err
 	}
-	whole := obj
-	if c.kind.Coerce != nil {
-		whole = obj.DeepCopyObject() // with the fields that are to be dropped
+	c.warnOf(problems)
+	return c.checkPatched(obj)
+}
+
+// reader reads the JSON of an object of a kind.
+func (c *call) reader(want schema.GroupVersionKind) patch.Decode {
+	return func(doc []byte, into runtime.Object) ([]error, error) {
+		got, strict, err := decodeKind(doc, typeJSON, want, into)
+		if _, custom := into.(runtime.Unstructured); err == nil && got != want && !custom {
+			err = errOtherKind(got, want)
+		}
+		if err != nil {
+			return nil, err
+		}
+		unknown, err := c.coerce(into)
+		return append(strict, unknown...), err
 	}
-	unknown, err := c.coerce(obj)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if problems = append(problems, unknown...); len(problems) > 0 {
-		switch fieldValidation {
-		case metav1.FieldValidationStrict:
-			return nil, p.Strict(whole, problems)
-		case metav1.FieldValidationIgnore:
-		default:
-			for _, problem := range problems {
-				c.warn(problem.Error())
-			}
+}
+
+// warnOf tells the client of unknown and duplicate fields.
+func (c *call) warnOf(problems []error) {
+	for _, e := range problems {
+		for _, problem := range yamlProblems(e) {
+			c.warn(problem.Error())
 		}
 	}
-	return c.checkPatched(obj)
 }
 
 // checkPatched sees to it that a patch leaves the object's identity alone.
@@ -138,26 +157,18 @@ func (c *call) checkPatched(obj runtime.Object) (runtime.Object, error) {
 
 // applyPatch is server-side apply: the body is what one manager wants, merged
 // with what others own. It creates the object if there is none.
-func (c *call) applyPatch(w *change, options *metav1.PatchOptions, body []byte) error {
+func (c *call) applyPatch(w *change, options *metav1.PatchOptions, intent *patch.Intent) error {
 	ctx := c.r.Context()
-	intent, problems, err := patch.Intent(body)
-	if err != nil {
-		return err
-	}
-	if err := c.checkIntent(intent, problems, options.FieldValidation); err != nil {
-		return err
-	}
 	col, err := c.collection()
 	if err != nil {
 		return err
 	}
 	w.owned = true
-	force := boolOf(options.Force)
 	stored, err := w.update(ctx, col, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.merged(current, intent, options.FieldManager, force)
+		return c.merged(current, intent, options)
 	})
 	if apierrors.IsNotFound(err) && c.sub == nil {
-		return c.createByApply(w, intent, options.FieldManager, force)
+		return c.createByApply(w, intent, options)
 	}
 	if err != nil {
 		return err
@@ -165,27 +176,32 @@ func (c *call) applyPatch(w *change, options *metav1.PatchOptions, body []byte) 
 	return c.replyItem(http.StatusOK, stored)
 }
 
-func (c *call) checkIntent(intent *unstructured.Unstructured, problems []error, fieldValidation string) error {
-	for _, problem := range problems {
-		switch fieldValidation {
-		case metav1.FieldValidationStrict:
-			return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", problem))
-		case metav1.FieldValidationIgnore:
-		default:
-			for _, text := range yamlProblems(problem) {
-				c.warn(text.Error())
-			}
-		}
+// applied is what apply makes of an intent, by way of merge. That keys are there
+// twice matters only to what could be merged.
+func (c *call) applied(intent *patch.Intent, options *metav1.PatchOptions, merge func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	obj, err := intent.Object()
+	if err != nil {
+		return nil, err
 	}
-	if ns := intent.GetNamespace(); ns != "" && c.objectNamespace() != "" && ns != c.Namespace {
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	merged, err := merge(obj)
+	if err != nil || options.FieldValidation == metav1.FieldValidationIgnore {
+		return merged, err
 	}
-	return nil
+	switch err := intent.Duplicates(); {
+	case err == nil:
+	case options.FieldValidation == metav1.FieldValidationStrict:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
+	default:
+		c.warnOf([]error{err})
+	}
+	return merged, nil
 }
 
 // merged is the current object with an intent merged into it.
-func (c *call) merged(current, intent runtime.Object, manager string, force bool) (runtime.Object, error) {
-	merged, err := c.s.fields.apply(c.kind, c.Subresource, current, intent.DeepCopyObject(), manager, force)
+func (c *call) merged(current runtime.Object, intent *patch.Intent, options *metav1.PatchOptions) (runtime.Object, error) {
+	merged, err := c.applied(intent, options, func(wanted runtime.Object) (runtime.Object, error) {
+		return c.s.fields.apply(c.kind, c.Subresource, current, wanted, options.FieldManager, boolOf(options.Force))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -213,14 +229,11 @@ func (c *call) merged(current, intent runtime.Object, manager string, force bool
 }
 
 // createByApply makes the object that an apply found missing.
-func (c *call) createByApply(w *change, intent *unstructured.Unstructured, manager string, force bool) error {
+func (c *call) createByApply(w *change, intent *patch.Intent, options *metav1.PatchOptions) error {
 	if err := c.authorize("create"); err != nil {
 		return err
 	}
-	if uid := intent.GetUID(); uid != "" {
-		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(uid))
-	}
-	obj, err := c.merged(w.empty(), intent, manager, force)
+	obj, err := c.merged(w.empty(), intent, options)
 	if err != nil {
 		return err
 	}
@@ -229,6 +242,9 @@ func (c *call) createByApply(w *change, intent *unstructured.Unstructured, manag
 		return err
 	}
 	m, _ := meta.Accessor(obj)
+	if uid := m.GetUID(); uid != "" {
+		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(uid))
+	}
 	m.SetResourceVersion("")
 	created, err := w.create(c.r.Context(), col, obj)
 	if apierrors.IsAlreadyExists(err) {

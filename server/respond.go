@@ -16,30 +16,26 @@ import (
 	"orrery.dev/server/storage"
 )
 
-// gzipFrom is the size from which a reply is worth compressing.
+// gzipFrom is the size above which a reply is worth compressing.
 const gzipFrom = 128 * 1024
 
 // writeObject answers with one object in the negotiated encoding.
 func writeObject(w http.ResponseWriter, r *http.Request, out mediaType, code int, obj runtime.Object, kind schema.GroupVersionKind) error {
 	auditResponse(r, obj, kind)
-	if out.name == typeProtobuf {
-		message, err := encodeProtobuf(obj)
-		if err != nil {
-			return err
-		}
-		return writeBytes(w, r, out.name, code, enveloped(kind, storage.Message{Rest: message})...)
-	}
-	body, err := encodeJSON(obj, kind)
+	body, err := encoded(out.name, obj, kind)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, r, out, code, body)
+	return writeEncoded(w, r, out, code, storage.Message{Rest: body}, kind)
 }
 
-// writeJSON answers with JSON that is at hand, turned into YAML or indented if
-// the client prefers that.
-func writeJSON(w http.ResponseWriter, r *http.Request, out mediaType, code int, body []byte) error {
+// writeEncoded answers with one object that is at hand as encoded gives it: JSON is
+// turned into YAML or indented if the client prefers that.
+func writeEncoded(w http.ResponseWriter, r *http.Request, out mediaType, code int, m storage.Message, kind schema.GroupVersionKind) error {
+	body := m.Rest
 	switch {
+	case out.name == typeProtobuf, out.name == typeCBOR:
+		return writeBytes(w, r, out.name, code, framed(out.name, kind, m)...)
 	case out.name == typeYAML:
 		text, err := yaml.JSONToYAML(body)
 		if err != nil {
@@ -78,7 +74,7 @@ func beginBody(w http.ResponseWriter, r *http.Request, contentType string, code,
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("Cache-Control", "no-cache, private")
-	if size >= gzipFrom && code == http.StatusOK && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if size > gzipFrom && takesGzip(r) {
 		header.Set("Content-Encoding", "gzip")
 		header.Add("Vary", "Accept-Encoding")
 		w.WriteHeader(code)
@@ -90,6 +86,16 @@ func beginBody(w http.ResponseWriter, r *http.Request, contentType string, code,
 		return io.Discard, func() {}
 	}
 	return w, func() {}
+}
+
+// takesGzip tells whether the client can decompress.
+func takesGzip(r *http.Request) bool {
+	for _, encoding := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		if strings.TrimSpace(encoding) == "gzip" {
+			return true
+		}
+	}
+	return false
 }
 
 var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}

@@ -145,7 +145,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 		return s.noSuchResource(w, info.GVR)
 	}
 	c := &call{requestInfo: info, s: s, w: w, r: r, user: userFrom(r.Context()), kind: k}
-	c.setEncodings()
+	c.asJSON = c.encodingOf(typeJSON)
 	if !k.Namespaced && info.Namespace != "" && info.GVR.Resource != "namespaces" {
 		return errNoSuchResource()
 	}
@@ -160,6 +160,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	if c.out, err = c.negotiated(); err != nil {
 		return err
 	}
+	c.asBinary = c.encodingOf(c.out.name)
 	serve := c.handler()
 	if serve == nil {
 		return errMethodNotAllowed()
@@ -180,12 +181,12 @@ func (c *call) negotiated() (mediaType, error) {
 	if c.longRunning() && c.Verb != "watch" {
 		return mediaType{name: typeJSON}, nil
 	}
-	offered := outputFor(c.kind)
+	offered := c.s.encodings(c.kind)
 	if c.sub != nil && c.sub.New != nil {
-		offered = outputFor(&registry.Kind{New: c.sub.New})
+		offered = c.s.encodings(&registry.Kind{New: c.sub.New})
 	}
 	if c.Verb == "watch" {
-		offered = append([]string{typeJSON}, offered[2:]...) // YAML has no stream form
+		offered = slices.DeleteFunc(offered, func(name string) bool { return name == typeYAML }) // it has no stream form
 	}
 	return negotiate(c.r, offered, c.hasForms())
 }

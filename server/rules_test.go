@@ -111,7 +111,7 @@ func TestDecideDeletion(t *testing.T) {
 }
 
 func TestNegotiate(t *testing.T) {
-	all := outputFor(nil)
+	all := (&Server{}).encodings(nil)
 	for accept, want := range map[string]string{
 		"":                 typeJSON,
 		"*/*":              typeJSON,

@@ -91,6 +91,9 @@ type Config struct {
 	// controller manager of this machine, and etcd.
 	Components []Check
 
+	// CBOR lets clients send and ask for CBOR, which upstream does not by default.
+	CBOR bool
+
 	// Extra are handlers behind authentication, by path (a trailing slash takes
 	// in what is below): the row stream. Public ones are in front of it: the
 	// dashboard.

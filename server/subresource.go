@@ -91,10 +91,10 @@ func (c *call) patchProjection() error {
 		return err
 	}
 	c.auditPatch(kind, body)
-	if kind == types.ApplyYAMLPatchType {
-		return c.applyProjection(options, body)
+	if isApply(kind) {
+		return c.applyProjection(options, kind, body)
 	}
-	p, err := patch.Parse(kind, body)
+	p, err := patch.New(kind, body, options.FieldValidation)
 	if err != nil {
 		return err
 	}
@@ -102,26 +102,23 @@ func (c *call) patchProjection() error {
 	return c.putProjection(w, nil, func(current runtime.Object) (runtime.Object, error) {
 		obj := c.sub.New()
 		current.GetObjectKind().SetGroupVersionKind(c.subKind())
-		problems, err := p.Apply(current, obj)
-		if err == nil && len(problems) > 0 && options.FieldValidation == metav1.FieldValidationStrict {
-			err = p.Strict(obj, problems)
-		}
+		problems, err := p.Apply(current, obj, c.reader(c.subKind()))
+		c.warnOf(problems)
 		return obj, err
 	})
 }
 
 // applyProjection is server-side apply of a projection.
-func (c *call) applyProjection(options *metav1.PatchOptions, body []byte) error {
-	intent, problems, err := patch.Intent(body)
+func (c *call) applyProjection(options *metav1.PatchOptions, kind types.PatchType, body []byte) error {
+	intent, err := patch.NewIntent(kind, body)
 	if err != nil {
-		return err
-	}
-	if err := c.checkIntent(intent, problems, options.FieldValidation); err != nil {
 		return err
 	}
 	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager), owned: true}
 	return c.putProjection(w, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.s.fields.applySub(c.sub, c.Subresource, current, intent.DeepCopy(), options.FieldManager, boolOf(options.Force))
+		return c.applied(intent, options, func(wanted runtime.Object) (runtime.Object, error) {
+			return c.s.fields.applySub(c.sub, c.Subresource, current, wanted, options.FieldManager, boolOf(options.Force))
+		})
 	})
 }
 

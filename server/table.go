@@ -1,14 +1,15 @@
 package server
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/url"
-	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -92,13 +93,13 @@ func (c *call) includeObject() (metav1.IncludeObjectPolicy, error) {
 	if err != nil {
 		return "", err
 	}
-	switch options.IncludeObject {
-	case "":
-		return metav1.IncludeMetadata, nil
-	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
-		return options.IncludeObject, nil
+	if errs := metav1validation.ValidateTableOptions(options); len(errs) > 0 {
+		return "", apierrors.NewBadRequest("Unable to convert to Table as requested: " + errs[0].Error())
 	}
-	return "", apierrors.NewBadRequest("unrecognized includeObject value: " + strconv.Quote(string(options.IncludeObject)))
+	if options.IncludeObject == "" {
+		return metav1.IncludeMetadata, nil
+	}
+	return options.IncludeObject, nil
 }
 
 // row is a stored object as a row of a table.
@@ -162,15 +163,15 @@ func (c *call) replyAs(code int, obj runtime.Object) error {
 	if status, ok := obj.(*metav1.Status); ok {
 		return writeObject(c.w, c.r, c.out, code, status, statusKind)
 	}
-	if c.out.as == "PartialObjectMetadata" {
+	switch c.out.as {
+	case "PartialObjectMetadata":
 		partial, err := c.metadataOf(obj)
 		if err != nil {
 			return err
 		}
 		return writeObject(c.w, c.r, c.out, code, partial, c.formKind())
-	}
-	if c.out.as != "Table" {
-		return errNotAcceptable(outputFor(c.kind))
+	case "PartialObjectMetadataList":
+		return c.noSuchForm("not a list", obj, c.kind.Kind)
 	}
 	include, err := c.includeObject()
 	if err != nil {
@@ -191,7 +192,10 @@ func (c *call) replyAs(code int, obj runtime.Object) error {
 
 // replyPageAs answers with a list in the form asked for.
 func (c *call) replyPageAs(code int, page *storage.Page) error {
-	if c.out.as != "Table" {
+	switch c.out.as {
+	case "PartialObjectMetadata":
+		return c.noSuchForm("a list", c.kind.NewList(), c.listKind().Kind)
+	case "PartialObjectMetadataList":
 		c.auditMetadata(page)
 		return c.replyMetadata(code, page)
 	}
@@ -213,39 +217,36 @@ func (c *call) replyPageAs(code int, page *storage.Page) error {
 	return writeObject(c.w, c.r, c.out, code, table, c.formKind())
 }
 
-func (c *call) replyMetadata(code int, page *storage.Page) error {
-	kind := c.formKind()
-	kind.Kind = "PartialObjectMetadataList"
-	if c.out.name == typeProtobuf {
-		return c.spliceProtobuf(code, kind, page, c.itemMetadata)
-	}
-	items := make([][]byte, len(page.Items))
-	for i, item := range page.Items {
-		message, err := c.itemMetadata(item)
-		if err != nil {
-			return err
+// noSuchForm is for one object asked for as a list, or a list as one. Upstream names
+// the type that it works with: of the group's own package, without a version.
+func (c *call) noSuchForm(isa string, obj runtime.Object, kind string) error {
+	name := fmt.Sprintf("%T", obj)
+	if _, custom := obj.(runtime.Unstructured); !custom {
+		group, _, _ := strings.Cut(c.kind.Group, ".")
+		if group == "" || group == "events" {
+			group = "core"
 		}
-		items[i] = message.Rest
+		name = "*" + group + "." + kind
 	}
-	head, err := json.Marshal(listMeta(page))
-	if err != nil {
-		return err
-	}
-	return c.spliceJSON(code, kind, head, items, true)
+	return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is %s (%s)", c.out.as, isa, name))
+}
+
+func (c *call) replyMetadata(code int, page *storage.Page) error {
+	return c.splice(code, c.formKind(), page, c.itemMetadata, true)
 }
 
 // itemMetadata is the item's metadata in the negotiated encoding, made once.
 func (c *call) itemMetadata(item *storage.Item) (storage.Message, error) {
-	form, marshal := c.out.version+"/metadata+json", func(p *metav1.PartialObjectMetadata) ([]byte, error) { return json.Marshal(p) }
-	if c.out.name == typeProtobuf {
-		form, marshal = "metadata+protobuf", (*metav1.PartialObjectMetadata).Marshal
+	encoding := c.out.name
+	if encoding == typeYAML {
+		encoding = typeJSON // of which it is made
 	}
-	body, err := item.Encoded(form, func(obj runtime.Object) ([]byte, error) {
+	body, err := item.Encoded(c.out.version+"/metadata+"+encoding, func(obj runtime.Object) ([]byte, error) {
 		partial, err := c.metadataOf(obj)
 		if err != nil {
 			return nil, err
 		}
-		return marshal(partial)
+		return encoded(encoding, partial, partial.GroupVersionKind())
 	})
 	return storage.Message{Rest: body}, err
 }

@@ -30,10 +30,10 @@ func (c *call) update() error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if err := checkName(m, c.Name); err != nil {
+	if err := checkNamespace(m, c.objectNamespace()); err != nil {
 		return err
 	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+	if err := checkName(m, c.Name); err != nil {
 		return err
 	}
 	if obj, err = c.stored(obj); err != nil {

@@ -1,13 +1,15 @@
 package server
 
 import (
-	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"orrery.dev/server/storage"
@@ -62,7 +65,8 @@ func (c *call) watch() error {
 		return err
 	}
 	c.flushWarnings()
-	send, finish, openErr := c.openStream(cancel)
+	isList := boolOf(options.SendInitialEvents) && options.AllowWatchBookmarks
+	send, finish, openErr := c.openStream(cancel, isList && takesGzip(c.r))
 	if openErr != nil {
 		return openErr
 	}
@@ -110,28 +114,47 @@ func (s *Server) onDrain(cancel context.CancelFunc) (forget func()) {
 }
 
 // openStream begins the reply: send delivers a batch of framed events at once.
-func (c *call) openStream(cancel context.CancelFunc) (send func(*frames) error, finish func(), err error) {
+// compress it only where a list would be compressed.
+func (c *call) openStream(cancel context.CancelFunc, compress bool) (send func(*frames) error, finish func(), err error) {
 	if websocket.IsWebSocketUpgrade(c.r) {
 		return c.openSocket(cancel)
 	}
-	contentType := typeJSON
-	if c.out.name == typeProtobuf {
-		contentType = typeProtobuf + ";stream=watch"
+	contentType := c.out.name
+	switch c.out.name {
+	case typeProtobuf:
+		contentType += ";stream=watch"
+	case typeCBOR:
+		contentType += "-seq"
 	}
 	flusher := http.NewResponseController(c.w)
 	c.w.Header().Set("Content-Type", contentType)
 	c.w.Header().Set("Cache-Control", "no-cache, private")
+	write := c.w.Write
+	if compress {
+		c.w.Header().Set("Content-Encoding", "gzip")
+		c.w.Header().Add("Vary", "Accept-Encoding")
+		write = func(body []byte) (int, error) { return len(body), gzipTo(c.w, body) }
+	}
 	c.w.WriteHeader(http.StatusOK)
 	if err := flusher.Flush(); err != nil {
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	send = func(batch *frames) error {
-		if _, err := c.w.Write(batch.bytes); err != nil {
+		if _, err := write(batch.bytes); err != nil {
 			return err
 		}
 		return flusher.Flush()
 	}
 	return send, func() {}, nil
+}
+
+// gzipTo writes a compressed piece that ends here: a quiet watch holds no compressor.
+func gzipTo(w io.Writer, body []byte) error {
+	compressor, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for unknown levels only
+	if _, err := compressor.Write(body); err != nil {
+		return err
+	}
+	return compressor.Close()
 }
 
 // openSocket upgrades to a websocket: one message per event, text for JSON. What
@@ -143,7 +166,7 @@ func (c *call) openSocket(cancel context.CancelFunc) (send func(*frames) error, 
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
 	kind := websocket.TextMessage
-	if c.out.name == typeProtobuf {
+	if c.out.name != typeJSON {
 		kind = websocket.BinaryMessage
 	}
 	left := make(chan struct{})
@@ -243,7 +266,7 @@ func (e *eventStream) sayGoodbye(ctx context.Context, watcher *storage.Watcher, 
 // addError adds the ERROR event that ends a watch.
 func (e *eventStream) addError(batch *frames, err error) {
 	if body, encodeErr := e.encode(statusOf(err), statusKind); encodeErr == nil {
-		e.wrap(batch, watch.Error, body)
+		_ = e.wrap(batch, watch.Error, body...) // it was encoded just now
 	}
 }
 
@@ -257,19 +280,22 @@ func (e *eventStream) add(batch *frames, event storage.Event) error {
 	if err != nil {
 		return err
 	}
-	e.wrap(batch, watch.EventType(event.Type), body...)
-	return nil
+	return e.wrap(batch, watch.EventType(event.Type), body...)
 }
 
-// wrap puts the event around an object: a line of JSON, or a protobuf WatchEvent
+// wrap puts the event around an object: a line of JSON, a protobuf WatchEvent
 // (type in field 1, RawExtension with the object's envelope in field 2) behind
-// its length.
-func (e *eventStream) wrap(batch *frames, kind watch.EventType, object ...[]byte) {
+// its length, or an item of CBOR.
+func (e *eventStream) wrap(batch *frames, kind watch.EventType, object ...[]byte) error {
 	b := batch.bytes
-	if e.out.name != typeProtobuf {
-		b = append(append(append(b, `{"type":"`...), kind...), `","object":`...)
-		b = append(appendAll(b, object), "}\n"...)
-	} else {
+	switch e.out.name {
+	case typeCBOR:
+		event, err := direct.Marshal(metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: slices.Concat(object...)}})
+		if err != nil {
+			return err
+		}
+		b = append(append(b, cborPrefix...), event...)
+	case typeProtobuf:
 		size := 0
 		for _, piece := range object {
 			size += len(piece)
@@ -278,8 +304,12 @@ func (e *eventStream) wrap(batch *frames, kind watch.EventType, object ...[]byte
 		b = binary.BigEndian.AppendUint32(b, uint32(fieldSize(len(kind))+fieldSize(raw)))
 		b = appendField(b, 1, []byte(kind))
 		b = appendAll(appendFieldHead(appendFieldHead(b, 2, raw), 1, size), object)
+	default:
+		b = append(append(append(b, `{"type":"`...), kind...), `","object":`...)
+		b = append(appendAll(b, object), "}\n"...)
 	}
 	batch.bytes, batch.ends = b, append(batch.ends, len(b))
+	return nil
 }
 
 func appendAll(b []byte, pieces [][]byte) []byte {
@@ -292,39 +322,27 @@ func appendAll(b []byte, pieces [][]byte) []byte {
 // object is the object of an event in the form and encoding asked for, from the
 // bytes that all watchers share where possible.
 func (e *eventStream) object(event storage.Event) ([][]byte, error) {
-	if e.out.name == typeProtobuf && event.Item != nil {
-		form, kind := e.itemProtobuf, e.kind.GroupVersionKind
-		if e.out.as != "" {
-			form, kind = e.itemMetadata, e.formKind()
-			kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
-		}
-		message, err := form(event.Item)
-		if err != nil {
-			return nil, err
-		}
-		return enveloped(kind, message), nil
-	}
-	body, err := e.whole(event)
-	return [][]byte{body}, err
-}
-
-// whole is the object in one piece: all that is not spliced.
-func (e *eventStream) whole(event storage.Event) ([]byte, error) {
 	switch {
 	case event.Item == nil:
 		return e.bookmark(event)
 	case e.out.as == "Table":
 		return e.tableEvent(event.Item.Object())
-	case e.out.as != "":
-		message, err := e.itemMetadata(event.Item)
-		return message.Rest, err
 	}
-	return e.itemJSON(event.Item)
+	kind, form := e.kind.GroupVersionKind, e.itemEncoded
+	if e.out.as != "" {
+		kind, form = e.formKind(), e.itemMetadata
+		kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
+	}
+	message, err := form(event.Item)
+	if err != nil {
+		return nil, err
+	}
+	return framed(e.out.name, kind, message), nil
 }
 
 // bookmark is an empty object of the kind with the version that the watch has
 // reached.
-func (e *eventStream) bookmark(event storage.Event) ([]byte, error) {
+func (e *eventStream) bookmark(event storage.Event) ([][]byte, error) {
 	obj := e.kind.New()
 	obj.GetObjectKind().SetGroupVersionKind(e.kind.GroupVersionKind)
 	m, err := meta.Accessor(obj)
@@ -348,20 +366,17 @@ func (e *eventStream) bookmark(event storage.Event) ([]byte, error) {
 	return e.encode(obj, e.kind.GroupVersionKind)
 }
 
-func (e *eventStream) encode(obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error) {
-	if e.out.name != typeProtobuf {
-		return encodeJSON(obj, kind)
-	}
-	message, err := encodeProtobuf(obj)
+func (e *eventStream) encode(obj runtime.Object, kind schema.GroupVersionKind) ([][]byte, error) {
+	body, err := encoded(e.out.name, obj, kind)
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Join(enveloped(kind, storage.Message{Rest: message}), nil), nil
+	return framed(e.out.name, kind, storage.Message{Rest: body}), nil
 }
 
 // tableEvent is a table of one row; only the first one of a watch defines the
 // columns.
-func (e *eventStream) tableEvent(obj runtime.Object) ([]byte, error) {
+func (e *eventStream) tableEvent(obj runtime.Object) ([][]byte, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
@@ -373,5 +388,6 @@ func (e *eventStream) tableEvent(obj runtime.Object) ([]byte, error) {
 	table := e.table(metav1.ListMeta{ResourceVersion: m.GetResourceVersion()}, e.columns)
 	e.columns = false
 	table.Rows = append(table.Rows, row)
-	return json.Marshal(table)
+	body, err := json.Marshal(table)
+	return [][]byte{body}, err
 }

@@ -8,13 +8,16 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -26,42 +29,93 @@ const (
 	maxCopied     = 3 * 1024 * 1024
 )
 
-// Patch is a parsed patch. It may be applied any number of times.
+// Patch is a patch of a type other than apply. It may be applied any number of
+// times.
 type Patch struct {
-	kind  types.PatchType
-	raw   []byte
-	ops   jsonpatch.Patch // of a JSON patch
-	merge map[string]any  // of a strategic merge patch
-	// Problems are unknown and duplicate fields in the patch itself, which
-	// strict validation refuses and warnings tell.
-	Problems []error
+	kind types.PatchType
+	body []byte
+	// validation is what becomes of unknown and duplicate fields (a value of the
+	// query's fieldValidation).
+	validation string
 }
 
-// Parse reads a patch of a type other than apply.
-func Parse(kind types.PatchType, body []byte) (*Patch, error) {
-	p := &Patch{kind: kind, raw: body}
-	switch kind {
-	case types.JSONPatchType:
-		return p, p.parseOperations()
-	case types.MergePatchType:
-		var err error
-		if p.Problems, err = kjson.UnmarshalStrict(body, &map[string]any{}); err != nil {
-			return nil, apierrors.NewBadRequest("invalid JSON patch")
-		}
-		return p, nil
-	case types.StrategicMergePatchType:
-		var err error
-		p.merge = map[string]any{}
-		if p.Problems, err = kjson.UnmarshalStrict(body, &p.merge); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return p, nil
+// New makes a Patch. Whether it makes sense shows when it is applied.
+func New(kind types.PatchType, body []byte, validation string) (*Patch, error) {
+	if !json.Valid(body) {
+		return nil, apierrors.NewBadRequest("invalid JSON patch")
 	}
-	return nil, fmt.Errorf("unknown Content-Type header for patch: %v", kind)
+	return &Patch{kind, body, validation}, nil
+}
+
+// Decode reads a patched object, and returns the unknown and duplicate fields.
+type Decode func(doc []byte, into runtime.Object) (strict []error, err error)
+
+// Apply makes the patched object out of current, into an empty object of the
+// same type, and returns what the client is to be warned of. current is not
+// changed.
+func (p *Patch) Apply(current, into runtime.Object, decode Decode) (warnings []error, err error) {
+	var value string
+	var problems []error
+	if p.kind == types.StrategicMergePatchType {
+		value, problems, err = p.applyStrategic(current, into)
+	} else {
+		value, problems, err = p.applyJSON(current, into, decode)
+	}
+	switch {
+	case err != nil, len(problems) == 0, p.validation == metav1.FieldValidationIgnore:
+		return nil, err
+	case p.validation == metav1.FieldValidationStrict:
+		return nil, invalid(value, runtime.NewStrictDecodingError(problems))
+	}
+	return problems, nil
+}
+
+// strict reads the patch itself, and returns its unknown and duplicate fields. A
+// patch whose fields are not validated is not read here.
+func (p *Patch) strict(into any) ([]error, error) {
+	if p.validation == metav1.FieldValidationIgnore {
+		return nil, nil
+	}
+	problems, err := kjson.UnmarshalStrict(p.body, into)
+	if err != nil {
+		err = undecodable(err)
+	}
+	return problems, err
 }
 
 func undecodable(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+}
+
+func (p *Patch) applyJSON(current, into runtime.Object, decode Decode) (value string, problems []error, err error) {
+	doc, err := json.Marshal(current)
+	if err != nil {
+		return "", nil, err
+	}
+	change := p.operate
+	if p.kind == types.MergePatchType {
+		change = p.merge
+	}
+	patched, problems, err := change(doc)
+	if err != nil {
+		return "", nil, err
+	}
+	more, err := decode(patched, into)
+	if err != nil {
+		return "", nil, invalid(string(patched), err)
+	}
+	return string(patched), append(problems, more...), nil
+}
+
+func (p *Patch) merge(doc []byte) (patched []byte, problems []error, err error) {
+	if problems, err = p.strict(&map[string]any{}); err != nil {
+		return nil, nil, err
+	}
+	patched, err = jsonpatch.MergePatch(doc, p.body)
+	if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+		err = apierrors.NewBadRequest(err.Error())
+	}
+	return patched, problems, err
 }
 
 type jsonPatchOp struct {
@@ -71,68 +125,28 @@ type jsonPatchOp struct {
 	Value any    `json:"value"`
 }
 
-func (p *Patch) parseOperations() error {
-	var ops []jsonPatchOp
-	problems, err := kjson.UnmarshalStrict(p.raw, &ops)
+// operate runs the operations of a JSON patch.
+func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error) {
+	if problems, err = p.strict(&[]jsonPatchOp{}); err != nil {
+		return nil, nil, err
+	}
+	for i, problem := range problems {
+		problems[i] = fmt.Errorf("json patch %w", problem)
+	}
+	ops, err := jsonpatch.DecodePatch(p.body)
 	if err != nil {
-		return undecodable(err)
+		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	for _, problem := range problems {
-		p.Problems = append(p.Problems, fmt.Errorf("json patch %w", problem))
+	if len(ops) > maxOperations {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(ops)))
 	}
-	if p.ops, err = jsonpatch.DecodePatch(p.raw); err != nil {
-		return apierrors.NewBadRequest(err.Error())
+	if grows(ops, len(doc)) {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxCopied))
 	}
-	if len(p.ops) > maxOperations {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(p.ops)))
+	if patched, err = ops.Apply(doc); err != nil {
+		err = unprocessable(err)
 	}
-	return nil
-}
-
-// Apply makes the patched object out of current, into an empty object of the
-// same type, and returns the unknown and duplicate fields that it found.
-// current is not changed.
-func (p *Patch) Apply(current, into runtime.Object) (problems []error, err error) {
-	if p.kind == types.StrategicMergePatchType {
-		return p.applyStrategic(current, into)
-	}
-	doc, err := json.Marshal(current)
-	if err != nil {
-		return nil, err
-	}
-	patched, err := p.applyJSON(doc)
-	if err != nil {
-		return nil, err
-	}
-	if u, ok := into.(*unstructured.Unstructured); ok {
-		content := map[string]any{}
-		problems, err = kjson.UnmarshalStrict(patched, &content)
-		u.Object = content
-	} else {
-		problems, err = kjson.UnmarshalStrict(patched, into)
-	}
-	if err != nil {
-		return nil, invalid(string(patched), err)
-	}
-	return p.with(problems), nil
-}
-
-func (p *Patch) applyJSON(doc []byte) ([]byte, error) {
-	if p.kind == types.MergePatchType {
-		patched, err := jsonpatch.MergePatch(doc, p.raw)
-		if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return patched, err
-	}
-	if grows(p.ops, len(doc)) {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxCopied))
-	}
-	patched, err := p.ops.Apply(doc)
-	if err != nil {
-		return nil, unprocessable(err)
-	}
-	return patched, nil
+	return patched, problems, err
 }
 
 // grows finds patches that copy the object into itself again and again, each
@@ -149,46 +163,28 @@ func grows(ops jsonpatch.Patch, size int) bool {
 	return false
 }
 
-func (p *Patch) applyStrategic(current, into runtime.Object) ([]error, error) {
-	if _, ok := current.(runtime.Unstructured); ok {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "", schema.GroupResource{}, "", "strategic merge patch is not supported for custom resources", 0, false)
+func (p *Patch) applyStrategic(current, into runtime.Object) (value string, problems []error, err error) {
+	merge := map[string]any{}
+	if problems, err = kjson.UnmarshalStrict(p.body, &merge); err != nil {
+		return "", nil, apierrors.NewBadRequest(err.Error())
 	}
+	value = fmt.Sprintf("%+v", merge)
 	doc, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	// The merge takes parts of the patch into the result: give it its own copy.
-	merge := runtime.DeepCopyJSON(p.merge)
 	patched, err := strategicpatch.StrategicMergeMapPatch(doc, merge, into)
 	if err != nil {
-		return nil, strategicError(err)
+		return "", nil, strategicError(err)
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(patched, into, true)
-	if err == nil {
-		return p.with(nil), nil
-	}
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		return p.with(strict.Errors()), nil
+		return value, append(problems, strict.Errors()...), nil
 	}
-	return nil, invalid(fmt.Sprintf("%+v", p.merge), err)
-}
-
-// with adds the patch's own problems, which come first.
-func (p *Patch) with(problems []error) []error {
-	return append(append([]error(nil), p.Problems...), problems...)
-}
-
-// Strict is the error for problems under strict validation.
-func (p *Patch) Strict(into runtime.Object, problems []error) error {
-	value := fmt.Sprintf("%+v", p.merge)
-	if p.kind != types.StrategicMergePatchType {
-		doc, err := json.Marshal(into)
-		if err != nil {
-			return err
-		}
-		value = string(doc)
+	if err != nil {
+		err = invalid(value, err)
 	}
-	return invalid(value, runtime.NewStrictDecodingError(problems))
+	return value, problems, err
 }
 
 // invalid says that the patched object cannot be read.
@@ -213,22 +209,42 @@ func strategicError(err error) error {
 	return err
 }
 
-// Intent reads the body of a server-side apply: YAML, of which JSON is a part.
-// problems are duplicate keys.
-func Intent(body []byte) (intent *unstructured.Unstructured, problems []error, err error) {
-	intent = &unstructured.Unstructured{Object: map[string]any{}}
-	asJSON, err := yaml.YAMLToJSON(body)
-	if err != nil {
-		return nil, nil, undecodable(err)
+// Intent is the body of a server-side apply: what one manager wants.
+type Intent struct {
+	isCBOR bool
+	body   []byte
+}
+
+// NewIntent makes an Intent.
+func NewIntent(kind types.PatchType, body []byte) (*Intent, error) {
+	i := &Intent{kind == types.ApplyCBORPatchType, body}
+	if i.isCBOR {
+		_, err := i.Object()
+		return i, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &intent.Object); err != nil {
-		return nil, nil, undecodable(err)
+	if _, err := utilyaml.ToJSON(body); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
 	}
-	if intent.Object == nil {
-		return nil, nil, undecodable(errors.New("the body is empty"))
+	return i, nil
+}
+
+// Object reads it.
+func (i *Intent) Object() (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	read := direct.Unmarshal
+	if !i.isCBOR {
+		read = func(body []byte, into any) error { return yaml.Unmarshal(body, into) }
 	}
-	if err := yaml.UnmarshalStrict(body, &map[string]any{}); err != nil {
-		problems = []error{err}
+	if err := read(i.body, &obj.Object); err != nil {
+		return nil, undecodable(err)
 	}
-	return intent, problems, nil
+	return obj, nil
+}
+
+// Duplicates is an error if a key is there twice, which CBOR has not at all.
+func (i *Intent) Duplicates() error {
+	if i.isCBOR {
+		return nil
+	}
+	return yaml.UnmarshalStrict(i.body, &map[string]any{})
 }

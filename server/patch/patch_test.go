@@ -9,7 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 )
 
 func pod() *corev1.Pod {
@@ -63,17 +65,25 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// read is the Decode of the tests.
+func read(doc []byte, into runtime.Object) ([]error, error) {
+	if u, ok := into.(*unstructured.Unstructured); ok {
+		return kjson.UnmarshalStrict(doc, &u.Object)
+	}
+	return kjson.UnmarshalStrict(doc, into)
+}
+
 func apply(kind types.PatchType, body string) (*corev1.Pod, []error, error) {
-	p, err := Parse(kind, []byte(body))
+	p, err := New(kind, []byte(body), metav1.FieldValidationWarn)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Twice, as a patch is applied again when another writer interfered.
-	if _, err := p.Apply(pod(), &corev1.Pod{}); err != nil {
+	if _, err := p.Apply(pod(), &corev1.Pod{}, read); err != nil {
 		return nil, nil, err
 	}
 	current, into := pod(), &corev1.Pod{}
-	problems, err := p.Apply(current, into)
+	problems, err := p.Apply(current, into, read)
 	if fmt.Sprint(current) != fmt.Sprint(pod()) {
 		return nil, nil, fmt.Errorf("the current object was changed")
 	}
@@ -83,43 +93,41 @@ func apply(kind types.PatchType, body string) (*corev1.Pod, []error, error) {
 func TestLimits(t *testing.T) {
 	op := `{"op":"add","path":"/metadata/labels/b","value":"2"}`
 	many := "[" + strings.Repeat(op+",", maxOperations) + op + "]"
-	if _, err := Parse(types.JSONPatchType, []byte(many)); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "The allowed maximum operations in a JSON patch is 10000, got 10001") {
+	if _, _, err := apply(types.JSONPatchType, many); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "The allowed maximum operations in a JSON patch is 10000, got 10001") {
 		t.Errorf("too many operations: %v", err)
 	}
 	double := `{"op":"copy","from":"/metadata/labels","path":"/metadata/labels/b"}`
-	p, err := Parse(types.JSONPatchType, []byte("["+strings.Repeat(double+",", 99)+double+"]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Apply(pod(), &corev1.Pod{}); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, _, err := apply(types.JSONPatchType, "["+strings.Repeat(double+",", 99)+double+"]"); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("an object that doubles a hundred times: %v", err)
 	}
 }
 
-func TestStrictMessage(t *testing.T) {
-	p, err := Parse(types.StrategicMergePatchType, []byte(`{"spec":{"foo":1}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	into := &corev1.Pod{}
-	problems, err := p.Apply(pod(), into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `"" is invalid: patch: Invalid value: "map[spec:map[foo:1]]": strict decoding error: unknown field "spec.foo"`
-	if got := p.Strict(into, problems).Error(); strings.TrimSpace(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+// Validation decides what becomes of unknown fields.
+func TestValidation(t *testing.T) {
+	for validation, want := range map[string]string{
+		metav1.FieldValidationStrict: `"" is invalid: patch: Invalid value: "map[spec:map[foo:1]]": strict decoding error: unknown field "spec.foo" []`,
+		metav1.FieldValidationWarn:   `<nil> [unknown field "spec.foo"]`,
+		metav1.FieldValidationIgnore: `<nil> []`,
+	} {
+		p, err := New(types.StrategicMergePatchType, []byte(`{"spec":{"foo":1}}`), validation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings, err := p.Apply(pod(), &corev1.Pod{}, read)
+		if got := strings.TrimSpace(fmt.Sprint(err, " ", warnings)); got != want {
+			t.Errorf("%s: got  %s\nwant %s", validation, got, want)
+		}
 	}
 }
 
 func TestCustomObjects(t *testing.T) {
 	current := &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "spec": map[string]any{"size": int64(1), "color": "red"}}}
-	p, err := Parse(types.MergePatchType, []byte(`{"spec":{"size":2,"color":null}}`))
+	p, err := New(types.MergePatchType, []byte(`{"spec":{"size":2,"color":null}}`), metav1.FieldValidationStrict)
 	if err != nil {
 		t.Fatal(err)
 	}
 	into := &unstructured.Unstructured{}
-	if _, err := p.Apply(current, into); err != nil {
+	if _, err := p.Apply(current, into, read); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(into.Object); got != "map[kind:Widget spec:map[size:2]]" {
@@ -129,20 +137,31 @@ func TestCustomObjects(t *testing.T) {
 
 func TestIntent(t *testing.T) {
 	for body, want := range map[string]string{
-		"kind: ConfigMap\ndata: {a: b}\n": "map[data:map[a:b] kind:ConfigMap] 0",
-		`{"kind":"ConfigMap"}`:            "map[kind:ConfigMap] 0",
-		"a: 1\na: 2\n":                    "map[a:2] 1",
-		"a: [":                            "error",
-		"":                                "error",
+		"kind: ConfigMap\ndata: {a: b}\n": "map[data:map[a:b] kind:ConfigMap]",
+		`{"kind":"ConfigMap"}`:            "map[kind:ConfigMap]",
+		"a: 1\na: 2\n":                    "map[a:2] twice",
+		"a: [":                            "error encoding patch: yaml: line 1: did not find expected node content",
+		"- a":                             "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}",
+		"":                                "map[]",
 	} {
-		got := "error"
-		if intent, problems, err := Intent([]byte(body)); err == nil {
-			got = fmt.Sprintf("%v %d", intent.Object, len(problems))
-		} else if !apierrors.IsBadRequest(err) {
-			t.Errorf("%q: %v", body, err)
-		}
-		if got != want {
+		if got := readIntent(body); got != want {
 			t.Errorf("%q: got %s, want %s", body, got, want)
 		}
 	}
+}
+
+func readIntent(body string) string {
+	intent, err := NewIntent(types.ApplyYAMLPatchType, []byte(body))
+	if err != nil {
+		return err.Error()
+	}
+	obj, err := intent.Object()
+	if err != nil {
+		return err.Error()
+	}
+	got := fmt.Sprint(obj.Object)
+	if intent.Duplicates() != nil {
+		got += " twice"
+	}
+	return got
 }

@@ -10,12 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // envelope is how protobuf values begin; a runtime.Unknown follows.
 var envelope = []byte("k8s\x00")
+
+// selfDescribed is how CBOR begins, as upstream stores custom resources if its gate
+// CBORServingAndStorage is on.
+var selfDescribed = []byte{0xd9, 0xd9, 0xf7}
 
 // encode makes the bytes that are stored, which have neither resourceVersion
 // nor selfLink: the revision is etcd's to know. It clears both in obj.
@@ -41,8 +46,8 @@ func (r *Resource) encode(obj runtime.Object) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode makes an object of stored bytes, in either encoding and of any version
-// that is known.
+// decode makes an object of stored bytes, in any encoding and of any version that is
+// known.
 func (r *Resource) decode(value []byte) (runtime.Object, error) {
 	obj, err := r.decodeAny(value)
 	if err != nil {
@@ -77,7 +82,11 @@ func (r *Resource) decodeAny(value []byte) (runtime.Object, error) {
 		})
 	}
 	if u, ok := r.New().(*unstructured.Unstructured); ok {
-		_, _, err := unstructured.UnstructuredJSONScheme.Decode(value, nil, u)
+		var decoder runtime.Decoder = unstructured.UnstructuredJSONScheme
+		if bytes.HasPrefix(value, selfDescribed) {
+			decoder = cbor.NewSerializer(nil, nil)
+		}
+		_, _, err := decoder.Decode(value, nil, u)
 		return u, err
 	}
 	var kind runtime.TypeMeta

@@ -31,7 +31,9 @@ func newAnswer(r *http.Response, body []byte) Answer {
 	switch {
 	case json.Unmarshal(body, &decoded) == nil:
 		a.Body = mask("", decoded)
-	case strings.Contains(r.Request.URL.RawQuery, "watch="):
+	case strings.HasSuffix(r.Header.Get("Content-Type"), ";stream=watch"), strings.HasSuffix(r.Header.Get("Content-Type"), "cbor-seq"):
+		a.Body = binaryEvents(r.Header.Get("Content-Type"), body)
+	case strings.Contains(r.Request.URL.RawQuery, "watch="), strings.Contains(r.Request.URL.Path, "/watch/"):
 		a.Body = watched(body)
 	case strings.Contains(r.Header.Get("Content-Type"), "protobuf"), strings.Contains(r.Header.Get("Content-Type"), "cbor"):
 		a.Body = binary(r.Header.Get("Content-Type"), body)

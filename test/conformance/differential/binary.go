@@ -1,11 +1,17 @@
 package differential
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
-	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	protobufserializer "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -13,7 +19,7 @@ import (
 func binary(contentType string, body []byte) any {
 	var v any
 	if strings.Contains(contentType, "cbor") {
-		if err := cbor.Unmarshal(body, &v); err != nil {
+		if err := direct.Unmarshal(body, &v); err != nil {
 			return fmt.Sprintf("%d bytes: %v", len(body), err)
 		}
 	} else {
@@ -32,4 +38,35 @@ func binary(contentType string, body []byte) any {
 		return err.Error()
 	}
 	return mask("", decoded)
+}
+
+// binaryEvents are the events of a watch in protobuf or CBOR.
+func binaryEvents(contentType string, body []byte) any {
+	var framer runtime.Framer = protobufserializer.LengthDelimitedFramer
+	if strings.Contains(contentType, "cbor") {
+		framer = cbor.NewFramer()
+	}
+	var events []any
+	frames, frame := framer.NewFrameReader(io.NopCloser(bytes.NewReader(body))), make([]byte, len(body)+1)
+	for {
+		size, err := frames.Read(frame)
+		if err == io.EOF {
+			return events
+		}
+		if err != nil {
+			return append(events, err.Error())
+		}
+		events = append(events, binaryEvent(contentType, frame[:size]))
+	}
+}
+
+func binaryEvent(contentType string, frame []byte) any {
+	if strings.Contains(contentType, "cbor") {
+		return binary(contentType, frame)
+	}
+	var e metav1.WatchEvent
+	if err := e.Unmarshal(frame); err != nil {
+		return err.Error()
+	}
+	return map[string]any{"type": e.Type, "object": binary(contentType, e.Object.Raw)}
 }

@@ -10,13 +10,15 @@ import (
 
 // Case is a number of requests, in order, in a namespace of its own. In the text
 // form, "=== name" begins a case and "METHOD /path" a step; lines with > after it
-// are headers, lines with < keep a value of the answer for later steps, and the
+// are headers, lines with < keep a value of the answer for later steps, lines with
+// ? name a value that the answer must have, or else the step is sent again, and the
 // rest is the body:
 //
 //	=== configmaps/stale
 //	POST /api/v1/namespaces/${ns}/configmaps
 //	> Accept: application/json
 //	< version = metadata.resourceVersion
+//	? code = 201
 //	metadata: {name: a}
 //
 // A body is YAML, sent as JSON, unless a Content-Type is given; ${ns} is the case's
@@ -38,6 +40,7 @@ type Step struct {
 	Header       map[string]string
 	Body         string
 	Keep         map[string]string // name to path in the answer
+	Until        map[string]string // path in the answer, or "code", to what it must be
 	Quiet        bool              // prepares; is not compared
 	Valid        bool              // upstream must accept it
 }
@@ -72,7 +75,7 @@ func parse(r io.Reader) ([]Case, error) {
 
 func (c *Case) line(line string) error {
 	if m := request.FindStringSubmatch(line); m != nil {
-		c.Steps = append(c.Steps, Step{Quiet: m[1] != "", Method: m[2], Path: m[3], Header: map[string]string{}, Keep: map[string]string{}})
+		c.Steps = append(c.Steps, Step{Quiet: m[1] != "", Method: m[2], Path: m[3], Header: map[string]string{}, Keep: map[string]string{}, Until: map[string]string{}})
 		return nil
 	}
 	if len(c.Steps) == 0 {
@@ -90,6 +93,11 @@ func (c *Case) line(line string) error {
 	if keep, ok := strings.CutPrefix(line, "< "); ok && s.Body == "" {
 		name, path, _ := strings.Cut(keep, " = ")
 		s.Keep[name] = path
+		return nil
+	}
+	if until, ok := strings.CutPrefix(line, "? "); ok && s.Body == "" {
+		path, value, _ := strings.Cut(until, " = ")
+		s.Until[path] = value
 		return nil
 	}
 	if s.Body != "" || strings.TrimSpace(line) != "" {

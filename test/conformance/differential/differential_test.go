@@ -33,8 +33,8 @@ type pair struct {
 	prepared       sync.Map // the Shared of cases that were prepared
 }
 
-// start starts both.
-func start(t *testing.T) *pair {
+// start starts both, with further flags for both.
+func start(t *testing.T, flags ...string) *pair {
 	t.Helper()
 	if *orrery == "" {
 		t.Skip("no binary: run make differential")
@@ -49,7 +49,7 @@ func start(t *testing.T) *pair {
 	}
 	pki := lab.NewPKI(t)
 	serve := func(name string, argv ...string) *server {
-		return newServer(t, pki, lab.StartAPIServer(t, pki, *orrery, name, argv...).URL)
+		return newServer(t, pki, lab.StartAPIServer(t, pki, *orrery, name, append(argv, flags...)...).URL)
 	}
 	return &pair{upstream: serve("upstream", program), ours: serve("orrery", *orrery, "kube-apiserver")}
 }
@@ -68,12 +68,27 @@ func TestDifferential(t *testing.T) {
 	if err != nil {
 		t.Fatal("known.txt:", err)
 	}
-	both := start(t)
 	wanted, err := regexp.Compile(*focus)
 	if err != nil {
 		t.Fatal("-focus:", err)
 	}
-	results := both.playAll(t.Context(), slices.DeleteFunc(cases, func(c Case) bool { return !wanted.MatchString(c.Name) }))
+	var plain, cbor []Case
+	for _, c := range cases {
+		switch {
+		case !wanted.MatchString(c.Name):
+		case strings.HasPrefix(c.Name, "cbor/"):
+			cbor = append(cbor, c)
+		default:
+			plain = append(plain, c)
+		}
+	}
+	var results []result
+	if len(plain) > 0 {
+		results = start(t).playAll(t.Context(), plain)
+	}
+	if len(cbor) > 0 {
+		results = append(results, start(t, "--feature-gates=CBORServingAndStorage=true").playAll(t.Context(), cbor)...)
+	}
 	report := reporter(t)
 	counts := map[string]*[2]int{}
 	for _, r := range results {
@@ -226,6 +241,10 @@ func (c Case) inNamespace() bool {
 	return slices.ContainsFunc(c.Steps, func(s Step) bool { return strings.Contains(s.Path+s.Body, "${ns}") })
 }
 
+// ofWholeServer are the files whose cases see what others make: they are played
+// alone.
+var ofWholeServer = []string{"discovery.txt", "openapi.txt", "requests.txt"}
+
 // allCases are those of the files, of every kind and of every field.
 func allCases() ([]Case, error) {
 	var all []Case
@@ -242,6 +261,11 @@ func allCases() ([]Case, error) {
 		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", entry.Name(), err)
+		}
+		for i := range cases {
+			if !slices.Contains(ofWholeServer, entry.Name()) {
+				cases[i].Kind = cases[i].Name
+			}
 		}
 		all = append(all, cases...)
 	}
