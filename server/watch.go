@@ -149,12 +149,11 @@ func (c *call) openStream(cancel context.CancelFunc, compress bool) (send func(*
 }
 
 // gzipTo writes a compressed piece that ends here: a quiet watch holds no compressor.
+// Without the flush, readers would wait for the next piece before they hand out this.
 func gzipTo(w io.Writer, body []byte) error {
 	compressor, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for unknown levels only
-	if _, err := compressor.Write(body); err != nil {
-		return err
-	}
-	return compressor.Close()
+	_, err := compressor.Write(body)
+	return errors.Join(err, compressor.Flush(), compressor.Close())
 }
 
 // openSocket upgrades to a websocket: one message per event, text for JSON. What
