@@ -32,12 +32,8 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	filter := c.splitFields(&selection)
-	page, err := col.List(ctx, storage.ListOptions{Selection: selection, Limit: list.Limit, Continue: list.Continue})
+	page, err := c.splitFields(&selection).list(ctx, col, storage.ListOptions{Selection: selection, Limit: list.Limit, Continue: list.Continue})
 	if err != nil {
-		return err
-	}
-	if err := filter.page(page); err != nil {
 		return err
 	}
 	deleted := &storage.Page{Revision: page.Revision, Continue: page.Continue, Remaining: page.Remaining}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -57,24 +58,34 @@ func (f *fieldFilter) picks(item *storage.Item) (bool, error) {
 	return f.selector.Matches(k.SelectableFields(obj)), nil
 }
 
-// page drops what is not picked. A page in pieces may come out short of its
-// limit, and even empty: it goes on where its token says.
-func (f *fieldFilter) page(page *storage.Page) error {
-	if f == nil {
-		return nil
+// list lists what is picked. Where a page in pieces comes out short of its limit
+// it goes on; if that fails, the page stays short, and the client goes on where
+// its token says.
+func (f *fieldFilter) list(ctx context.Context, col *storage.Collection, o storage.ListOptions) (*storage.Page, error) {
+	page, err := col.List(ctx, o)
+	if f == nil || err != nil {
+		return page, err
 	}
-	var picked []*storage.Item
-	for _, item := range page.Items {
-		ok, err := f.picks(item)
-		if err != nil {
-			return err
+	picked, limit := &storage.Page{Revision: page.Revision}, o.Limit
+	for {
+		for _, item := range page.Items {
+			ok, err := f.picks(item)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				picked.Items = append(picked.Items, item)
+			}
 		}
-		if ok {
-			picked = append(picked, item)
+		picked.Continue = page.Continue
+		o.ResourceVersion, o.Match, o.Continue, o.Limit = "", "", page.Continue, limit-int64(len(picked.Items))
+		if o.Continue == "" || o.Limit <= 0 {
+			return picked, nil
+		}
+		if page, err = col.List(ctx, o); err != nil {
+			return picked, nil
 		}
 	}
-	page.Items, page.Remaining = picked, nil
-	return nil
 }
 
 // event is what a watcher with this filter sees of a change: objects come and go

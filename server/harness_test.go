@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,8 @@ type cluster struct {
 	store  *storage.Store
 	config *rest.Config
 	client kubernetes.Interface
+	web    *httptest.Server
+	stop   func() // may be called before the test ends, and again
 }
 
 // tokens maps bearer tokens to users: the test's authenticator.
@@ -97,25 +100,38 @@ func startOver(t testing.TB, backend storage.Backend, adjust ...func(*Config)) *
 	running.Go(func() { store.Run(ctx) })
 	running.Go(func() { s.Run(ctx) })
 	web := httptest.NewServer(s.Handler())
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		s.Drain()
 		web.CloseClientConnections()
 		web.Close()
 		cancel()
 		running.Wait()
 	})
+	t.Cleanup(stop)
 	config := &rest.Config{Host: web.URL, BearerToken: "admin", QPS: -1}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, server: s, url: web.URL, store: store, config: config, client: client}
+	c := &cluster{t: t, server: s, url: web.URL, store: store, config: config, client: client, web: web, stop: stop}
 	c.await("ready", func() bool { code, _ := c.do("GET", "/readyz", "", nil); return code == 200 })
 	return c
 }
 
 // overEtcd is a storage backend over an embedded etcd.
 func overEtcd(t testing.TB) storage.Backend {
+	t.Helper()
+	return storage.NewEtcd(etcdClient(t, embeddedEtcd(t)))
+}
+
+// etcdClient is a client of its own, as every API server has.
+func etcdClient(t testing.TB, e *embed.Etcd) *clientv3.Client {
+	c := v3client.New(e.Server)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func embeddedEtcd(t testing.TB) *embed.Etcd {
 	t.Helper()
 	free := func() url.URL {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -137,9 +153,7 @@ func overEtcd(t testing.TB) storage.Backend {
 	}
 	t.Cleanup(e.Close)
 	<-e.Server.ReadyNotify()
-	c := v3client.New(e.Server)
-	t.Cleanup(func() { c.Close() })
-	return storage.NewEtcd(c)
+	return e
 }
 
 // await polls until a condition holds.

@@ -37,7 +37,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	page, err := col.List(c.r.Context(), storage.ListOptions{
+	page, err := filter.list(c.r.Context(), col, storage.ListOptions{
 		Selection:       selection,
 		ResourceVersion: options.ResourceVersion,
 		Match:           options.ResourceVersionMatch,
@@ -45,9 +45,6 @@ func (c *call) list() error {
 		Continue:        options.Continue,
 	})
 	if err != nil {
-		return err
-	}
-	if err := filter.page(page); err != nil {
 		return err
 	}
 	return c.replyPage(http.StatusOK, page)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sort"
 
 	"github.com/google/btree"
 )
@@ -182,15 +181,10 @@ func (c *Collection) install(generation int, items map[string]prepared, rev int6
 	if err := c.unsealHeld(); err != nil {
 		return err
 	}
+	c.restart(items, rev)
 	select {
 	case <-c.loaded:
-		if c.void || rev < c.rev {
-			c.restart(items, rev)
-		} else {
-			c.catchUp(items, rev)
-		}
 	default:
-		c.restart(items, rev)
 		close(c.loaded)
 	}
 	held := c.held
@@ -199,7 +193,8 @@ func (c *Collection) install(generation int, items map[string]prepared, rev int6
 	return nil
 }
 
-// restart forgets all that was, watchers included. Caller holds mu.
+// restart forgets all that was, watchers included: what happened between the last
+// change that was seen and the listing is not known. Caller holds mu.
 func (c *Collection) restart(items map[string]prepared, rev int64) {
 	c.tree, c.bytes, c.snap, c.kept = newTree(), 0, nil, nil
 	c.indexes, c.corrupt = map[string]fieldIndex{}, map[string]error{}
@@ -214,37 +209,4 @@ func (c *Collection) restart(items map[string]prepared, rev int64) {
 	}
 	c.rev = rev
 	c.window.restart(rev)
-}
-
-// catchUp makes the changes that lie between the cache and a listing, after a
-// time in which the watch was blind. They are in order of revision; of a
-// deletion only the latest possible one is known. Caller holds mu.
-func (c *Collection) catchUp(items map[string]prepared, rev int64) {
-	var missed []prepared
-	c.corrupt = map[string]error{} // those that still are come in anew
-	c.tree.Ascend(func(old *Item) bool {
-		if _, ok := items[old.key]; !ok {
-			missed = append(missed, prepared{Change: Change{KV: KV{Key: old.key, Mod: rev}, Deleted: true}})
-		}
-		return true
-	})
-	for key, p := range items {
-		old, ok := c.tree.Get(&Item{key: key})
-		if ok && old.Revision == p.Mod {
-			continue
-		}
-		if ok && p.Create > c.rev {
-			// Deleted and made anew: the old one was gone before this.
-			missed = append(missed, prepared{Change: Change{KV: KV{Key: key, Mod: p.Create - 1}, Deleted: true}})
-		}
-		missed = append(missed, p)
-	}
-	sort.SliceStable(missed, func(i, j int) bool { return missed[i].Mod < missed[j].Mod })
-	blind := c.rev
-	for _, p := range missed {
-		c.put(p)
-	}
-	c.window.gap(blind, rev)
-	c.rev = rev
-	c.window.ring()
 }

@@ -32,7 +32,6 @@ type window struct {
 	slots       []*change // number n is in slots[n % len(slots)]; some power of 2 of them
 	first, next int64     // it holds the numbers first <= n < next
 	start       int64     // every change with a greater revision is in it
-	gaps        [][2]int64
 	epoch       int // counts restarts: positions of an earlier epoch are void
 	limit       int
 	age         time.Duration
@@ -67,7 +66,7 @@ func newWindow(limit int, age time.Duration) window {
 
 func (w *window) restart(rev int64) {
 	w.slots = make([]*change, minWindow)
-	w.first, w.start, w.gaps = w.next, rev, nil
+	w.first, w.start = w.next, rev
 	w.epoch++
 	w.ring()
 	for _, values := range w.topics {
@@ -111,9 +110,6 @@ func (w *window) forget() {
 	w.start = w.at(w.first).rev
 	w.slots[w.first%int64(len(w.slots))] = nil
 	w.first++
-	for len(w.gaps) > 0 && w.gaps[0][1] <= w.start {
-		w.gaps = w.gaps[1:]
-	}
 }
 
 func (w *window) resize(size int) {
@@ -186,23 +182,10 @@ func (w *window) ring() {
 	w.stirred = w.stirred[:0]
 }
 
-// gap notes that between two revisions only the result is known: a watch
-// cannot start in there.
-func (w *window) gap(from, to int64) {
-	if to > from+1 {
-		w.gaps = append(w.gaps, [2]int64{from, to})
-	}
-}
-
 // seek finds the position after a revision.
 func (w *window) seek(rev int64) (position int64, ok bool) {
 	if rev < w.start {
 		return 0, false
-	}
-	for _, g := range w.gaps {
-		if g[0] < rev && rev < g[1] {
-			return 0, false
-		}
 	}
 	held := int(w.next - w.first)
 	n := sort.Search(held, func(n int) bool { return w.at(w.first+int64(n)).rev > rev })
