@@ -43,6 +43,7 @@ type apiServices struct {
 func (s *Server) followAPIServices(ctx context.Context) {
 	a := &apiServices{s: s, col: s.Store.Collection(schema.GroupResource{Group: api.APIRegistrationGroup, Resource: "apiservices"})}
 	if a.col == nil {
+		s.health.finished(stepAPIServices, nil)
 		return
 	}
 	for ctx.Err() == nil {
@@ -74,6 +75,7 @@ func (a *apiServices) follow(ctx context.Context) error {
 			a.s.Log.Warn("apiservices are not in step", "err", err)
 			again = remoteRetry
 		}
+		a.s.health.finished(stepAPIServices, nil)
 		if err := waitForChange(ctx, watcher, changed, again); err != nil {
 			return err
 		}

@@ -52,6 +52,7 @@ const cleanupAgain = 250 * time.Millisecond
 func (s *Server) followDefinitions(ctx context.Context) {
 	d := &definitions{s: s, col: s.Store.Collection(apiextensionsv1.Resource("customresourcedefinitions")), serving: map[string]serving{}}
 	if d.col == nil {
+		s.health.finished(stepDefinitions, nil)
 		return
 	}
 	for ctx.Err() == nil {
@@ -81,6 +82,7 @@ func (d *definitions) follow(ctx context.Context) error {
 	}
 	for {
 		d.reconcile(ctx)
+		d.s.health.finished(stepDefinitions, nil)
 		if err := d.next(ctx, watcher); err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}

@@ -70,6 +70,14 @@ func notFoundText(w http.ResponseWriter) {
 	fmt.Fprintln(w, "404 page not found")
 }
 
+// errNotYet is for a path that is not there while the server is still starting:
+// that of a custom resource must not seem to be gone.
+func errNotYet() error {
+	err := apierrors.NewServiceUnavailable("the request has been made before all known HTTP paths have been installed, please try again")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 5}
+	return err
+}
+
 // errNoSuchResource is for a resource that a served group version does not have.
 func errNoSuchResource() error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "404: Page Not Found", 0, false)

@@ -53,6 +53,7 @@ func (h *health) checks(group string) []HealthCheck {
 		{Name: "etcd", Run: h.etcd},
 		{Name: "etcd-readiness", Ready: true, Run: h.etcd},
 		{Name: "informer-sync", Ready: true, Run: h.cache},
+		h.step(stepDefinitions),
 	}
 	for _, step := range h.s.bootstrapSteps() {
 		all = append(all, h.step(step.Name))
@@ -66,6 +67,22 @@ func (h *health) checks(group string) []HealthCheck {
 		}
 	}
 	return kept
+}
+
+// What must have been read before the server knows all its paths.
+const (
+	stepDefinitions = "crd-informer-synced"
+	stepAPIServices = "apiservice-discovery-controller"
+)
+
+// knowsPaths reports whether a path that is not there will not be there in a
+// moment either.
+func (h *health) knowsPaths() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, definitions := h.done[stepDefinitions]
+	_, services := h.done[stepAPIServices]
+	return definitions && services
 }
 
 func (h *health) etcd(ctx context.Context) error { return h.s.Store.Ready(ctx) }

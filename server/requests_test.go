@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,12 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/server/admission"
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
 )
 
 // TestBadRequests holds each refusal to upstream's code and words.
@@ -295,7 +300,7 @@ func TestHealthAndVersion(t *testing.T) {
 	c := start(t)
 	for path, want := range map[string]string{
 		"/healthz": "ok", "/livez/ping": "ok", "/readyz/poststarthook/rbac/bootstrap-roles": "ok",
-		"/livez?verbose": "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/rbac/bootstrap-roles ok\nlivez check passed\n",
+		"/livez?verbose": "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/rbac/bootstrap-roles ok\nlivez check passed\n",
 	} {
 		if code, body := c.do("GET", path, "", nil); code != 200 || body != want {
 			t.Errorf("%s: %d %q", path, code, body)
@@ -347,5 +352,29 @@ func TestImpersonation(t *testing.T) {
 	code, body = c.do("GET", "/api/v1/pods", "", map[string]string{"Authorization": "Bearer bob", "Impersonate-User": "admin"})
 	if s := status(t, body); code != 403 || s.Message != `pods is forbidden: User "bob" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope` {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestStarting: what may be a custom resource is not said to be gone before the
+// definitions have been read.
+func TestStarting(t *testing.T) {
+	memory := storage.NewMemory()
+	defer memory.Close()
+	s, err := New(Config{
+		Store: storage.New(memory, storage.Options{}), Kinds: registry.NewBuiltinTable(), Anonymous: true,
+		Authenticator: authenticator.RequestFunc(testUsers), Authorizer: authorizer.AuthorizerFunc(onlyAdmins),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/apis/example.org/v1": 503, "/apis/example.org/v1/widgets": 503, "/apis/apps/v1/widgets": 404, "/readyz/poststarthook/crd-informer-synced": 500,
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Authorization", "Bearer admin")
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != want || want == 503 && w.Header().Get("Retry-After") != "5" {
+			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+		}
 	}
 }

@@ -130,6 +130,10 @@ func (s *Server) objects(c *gin.Context) {
 		return
 	}
 	if !info.Resource {
+		if !s.health.knowsPaths() && !s.hasGroup(info.Path) {
+			s.writeError(c.Writer, c.Request, errNotYet())
+			return
+		}
 		s.documents(c)
 		return
 	}
@@ -208,8 +212,19 @@ func (s *Server) noSuchResource(w http.ResponseWriter, gvr schema.GroupVersionRe
 			return errNoSuchResource()
 		}
 	}
+	if !s.health.knowsPaths() {
+		return errNotYet()
+	}
 	notFoundText(w)
 	return nil
+}
+
+// hasGroup reports whether a path below /api or /apis/{group} is of a group that
+// is served now.
+func (s *Server) hasGroup(path string) bool {
+	path, named := strings.CutPrefix(path, "/apis/")
+	group, _, _ := strings.Cut(path, "/")
+	return !named || slices.ContainsFunc(s.Kinds.Kinds(), func(k *registry.Kind) bool { return k.Group == group })
 }
 
 func (s *Server) noSuchSubresource(k *registry.Kind, info *requestInfo) error {

@@ -67,7 +67,7 @@ func (c *call) watch() error {
 	c.flushWarnings()
 	isList := boolOf(options.SendInitialEvents) && options.AllowWatchBookmarks
 	send, finish, openErr := c.openStream(cancel, isList && takesGzip(c.r))
-	if openErr != nil {
+	if send == nil {
 		return openErr
 	}
 	defer finish()
@@ -113,8 +113,9 @@ func (s *Server) onDrain(cancel context.CancelFunc) (forget func()) {
 	}
 }
 
-// openStream begins the reply: send delivers a batch of framed events at once.
-// compress it only where a list would be compressed.
+// openStream begins the reply: send delivers a batch of framed events at once. It
+// is nil if there is no stream: err is why, unless the client was told. compress
+// it only where a list would be compressed.
 func (c *call) openStream(cancel context.CancelFunc, compress bool) (send func(*frames) error, finish func(), err error) {
 	if websocket.IsWebSocketUpgrade(c.r) {
 		return c.openSocket(cancel)
@@ -162,7 +163,7 @@ func (c *call) openSocket(cancel context.CancelFunc) (send func(*frames) error, 
 	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	conn, err := upgrader.Upgrade(c.w, c.r, nil)
 	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(err.Error())
+		return nil, nil, nil // the upgrader has answered
 	}
 	kind := websocket.TextMessage
 	if c.out.name != typeJSON {
