@@ -32,7 +32,7 @@ type window struct {
 	slots       []*change // number n is in slots[n % len(slots)]; some power of 2 of them
 	first, next int64     // it holds the numbers first <= n < next
 	start       int64     // every change with a greater revision is in it
-	epoch       int // counts restarts: positions of an earlier epoch are void
+	epoch       int       // counts restarts: positions of an earlier epoch are void
 	limit       int
 	age         time.Duration
 	topics      map[string]map[string]*topic // by field and value
