@@ -29,40 +29,12 @@ func DefaultService(s *corev1.Service) {
 		spec.Type == corev1.ServiceTypeClusterIP && len(spec.ExternalIPs) > 0 {
 		fill(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
-	if spec.Type != corev1.ServiceTypeExternalName {
+	switch spec.Type {
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 		fillPtr(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		fillPtr(&spec.AllocateLoadBalancerNodePorts, true)
-	}
-}
-
-// SetServiceAddresses keeps clusterIP and clusterIPs equal and names the family.
-// A headless Service without a selector has endpoints that others write, which
-// may be of either family.
-func SetServiceAddresses(s *corev1.Service) {
-	spec := &s.Spec
-	if spec.Type == corev1.ServiceTypeExternalName {
-		return
-	}
-	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
-		spec.ClusterIPs = []string{spec.ClusterIP}
-	}
-	anyFamily := len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] == corev1.ClusterIPNone && len(spec.Selector) == 0
-	if anyFamily {
-		fillPtr(&spec.IPFamilyPolicy, corev1.IPFamilyPolicyRequireDualStack)
-	} else {
-		fillPtr(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
-	}
-	if len(spec.IPFamilies) == 0 {
-		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
-	}
-	if anyFamily && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack && len(spec.IPFamilies) == 1 {
-		other := corev1.IPv6Protocol
-		if spec.IPFamilies[0] == corev1.IPv6Protocol {
-			other = corev1.IPv4Protocol
-		}
-		spec.IPFamilies = append(spec.IPFamilies, other)
 	}
 }
 
@@ -93,8 +65,11 @@ func DefaultSecret(s *corev1.Secret) {
 
 // DefaultNode makes all of a node's capacity allocatable unless it says less.
 func DefaultNode(n *corev1.Node) {
-	if n.Spec.PodCIDR != "" && len(n.Spec.PodCIDRs) == 0 {
-		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
+	switch cidr, all := n.Spec.PodCIDR, n.Spec.PodCIDRs; {
+	case cidr != "" && (len(all) == 0 || all[0] != cidr):
+		n.Spec.PodCIDRs = []string{cidr}
+	case len(all) > 0:
+		n.Spec.PodCIDR = all[0]
 	}
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
@@ -159,13 +134,37 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 }
 
 // SetClaimSource makes the two fields that say what a new volume is filled from
-// say the same.
-func SetClaimSource(c *corev1.PersistentVolumeClaim) {
-	from, ref := c.Spec.DataSource, c.Spec.DataSourceRef
+// say the same. The older one always let be what it could not name; another
+// namespace cannot be named yet. What old, or nil, has already may stay.
+func SetClaimSource(c, old *corev1.PersistentVolumeClaim) {
+	spec := &c.Spec
+	var before corev1.PersistentVolumeClaimSpec
+	if old != nil {
+		before = old.Spec
+	}
+	elsewhere := spec.DataSourceRef != nil && spec.DataSourceRef.Namespace != nil && *spec.DataSourceRef.Namespace != ""
+	if elsewhere && before.DataSourceRef == nil {
+		spec.DataSourceRef = nil
+	}
+	if spec.DataSourceRef == nil && before.DataSource == nil && before.DataSourceRef == nil && !claimOrSnapshot(spec.DataSource) {
+		spec.DataSource = nil
+	}
+	from, ref := spec.DataSource, spec.DataSourceRef
 	if from != nil && ref == nil {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}
 	}
-	if ref != nil && from == nil && ref.Namespace == nil {
+	if ref != nil && from == nil && (ref.Namespace == nil || *ref.Namespace == "") {
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
 	}
+}
+
+func claimOrSnapshot(from *corev1.TypedLocalObjectReference) bool {
+	if from == nil {
+		return false
+	}
+	group := ""
+	if from.APIGroup != nil {
+		group = *from.APIGroup
+	}
+	return from.Kind == "PersistentVolumeClaim" && group == "" || from.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }

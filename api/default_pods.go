@@ -1,8 +1,7 @@
 package api
 
 import (
-	"strings"
-
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -125,14 +124,14 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is Always for images whose tag moves.
+// pullPolicy is Always for images whose tag moves. What is no name of an image is
+// refused elsewhere, or by the node.
 func pullPolicy(image string) corev1.PullPolicy {
-	name, _, pinned := strings.Cut(image, "@")
-	tag := ""
-	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
-		tag = name[i+1:]
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return corev1.PullIfNotPresent
 	}
-	if tag == "latest" || tag == "" && !pinned {
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,8 +69,6 @@ spec:
   clusterIPs: [10.96.0.7]
   externalTrafficPolicy: Cluster
   internalTrafficPolicy: Cluster
-  ipFamilies: [IPv4]
-  ipFamilyPolicy: SingleStack
   ports: [{port: 80, protocol: TCP, targetPort: 80}]
   selector: {a: b}
   sessionAffinity: None
@@ -157,7 +156,7 @@ func TestPullPolicy(t *testing.T) {
 	for image, want := range map[string]corev1.PullPolicy{
 		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "nginx:1": corev1.PullIfNotPresent,
 		"reg:5000/nginx": corev1.PullAlways, "reg:5000/nginx:1": corev1.PullIfNotPresent,
-		"nginx@sha256:00": corev1.PullIfNotPresent, "nginx:latest@sha256:00": corev1.PullAlways,
+		"nginx@sha256:00": corev1.PullIfNotPresent, "nginx:latest@sha256:" + strings.Repeat("0", 64): corev1.PullAlways, "nginx@sha256:" + strings.Repeat("0", 64): corev1.PullIfNotPresent, "No name!": corev1.PullIfNotPresent,
 	} {
 		if got := pullPolicy(image); got != want {
 			t.Errorf("%s: %s, want %s", image, got, want)
@@ -189,5 +188,7 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 // wholeService is a Service as validation sees it.
 func wholeService(s *corev1.Service) {
 	DefaultService(s)
-	SetServiceAddresses(s)
+	if s.Spec.ClusterIP != "" {
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	}
 }

@@ -55,9 +55,11 @@ func DefaultStatefulSet(s *appsv1.StatefulSet) {
 	fill(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	fillPtr(&s.Spec.Replicas, 1)
 	fillPtr(&s.Spec.RevisionHistoryLimit, 10)
-	fill(&s.Spec.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
-	if s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+	if s.Spec.UpdateStrategy.Type == "" {
+		s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+	}
+	if s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && s.Spec.UpdateStrategy.RollingUpdate != nil {
 		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
 		fillPtr(&s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}

@@ -1,14 +1,9 @@
 package api
 
 import (
-	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -25,6 +20,101 @@ const (
 )
 
 func specPath() *field.Path { return field.NewPath("spec") }
+
+// refuse complains about a value if it meets a condition.
+func refuse(condition bool, at *field.Path, value any, why string) field.ErrorList {
+	if !condition {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, shown(value), why)}
+}
+
+// forbid complains if something is set that may not be.
+func forbid(set bool, at *field.Path, why string) field.ErrorList {
+	if !set {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(at, why)}
+}
+
+// need complains if something is missing.
+func need(missing bool, at *field.Path, why string) field.ErrorList {
+	if !missing {
+		return nil
+	}
+	return field.ErrorList{field.Required(at, why)}
+}
+
+// requiredFields wants strings not to be empty; they are given as name, value,
+// name, value.
+func requiredFields(at *field.Path, pairs ...string) field.ErrorList {
+	var errs field.ErrorList
+	for i := 0; i < len(pairs); i += 2 {
+		errs = append(errs, required(pairs[i+1], at.Child(pairs[i]))...)
+	}
+	return errs
+}
+
+// requiredValid wants a string, and one that a check has nothing to say about.
+func requiredValid(value string, at *field.Path, check func(string) []string) field.ErrorList {
+	if value == "" {
+		return required(value, at)
+	}
+	return invalid(at, value, check(value))
+}
+
+// subdomain and label are checks of names for requiredValid and validIfSet.
+func subdomain(name string) []string { return validation.IsDNS1123Subdomain(name) }
+func label(name string) []string     { return validation.IsDNS1123Label(name) }
+
+// validIfSet checks a string that may be empty.
+func validIfSet(value string, at *field.Path, check func(string) []string) field.ErrorList {
+	if value == "" {
+		return nil
+	}
+	return invalid(at, value, check(value))
+}
+
+// validPtr checks a string that may be absent.
+func validPtr(value *string, at *field.Path, check func(string) []string) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return invalid(at, *value, check(*value))
+}
+
+// inRange wants a number to be within bounds.
+func inRange[N int32 | int64](n N, low, high int, at *field.Path) field.ErrorList {
+	return refuse(int64(n) < int64(low) || int64(n) > int64(high), at, n, validation.InclusiveRangeError(low, high))
+}
+
+// among wants one of the given words, which are named in the given order; other
+// than with oneOf, none at all is only another wrong word.
+func among[T ~string](value T, at *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, value, allowed)}
+}
+
+// requiredAmong is among for a word that must be there.
+func requiredAmong[T ~string](value T, at *field.Path, allowed ...T) field.ErrorList {
+	if value == "" {
+		return required("", at)
+	}
+	return among(value, at, allowed...)
+}
+
+// amongIfSet lets the value be absent.
+func amongIfSet[T ~string](value *T, at *field.Path, allowed ...T) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return among(*value, at, allowed...)
+}
+
+// sortedKeys are the keys of a map in order, so that faults are too.
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // invalid makes an error of each complaint about a value.
 func invalid(path *field.Path, value any, complaints []string) field.ErrorList {
@@ -104,65 +194,5 @@ func unchanged(value, old any, path *field.Path) field.ErrorList {
 	if equality.Semantic.DeepEqual(value, old) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, value, immutable).WithOrigin("immutable")}
-}
-
-// validSelector checks the selector of a workload and that it picks the pods of
-// the workload's own template.
-func validSelector(kind string, s *metav1.LabelSelector, template map[string]string, path, labelsPath *field.Path) field.ErrorList {
-	if s == nil {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	errs := metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path)
-	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		errs = append(errs, field.Invalid(path, s, "empty selector is invalid for "+kind))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		if len(errs) == 0 {
-			errs = append(errs, field.Invalid(path, s, "invalid label selector"))
-		}
-		return errs
-	}
-	if !selector.Empty() && !selector.Matches(labels.Set(template)) {
-		errs = append(errs, field.Invalid(labelsPath, template, "`selector` does not match template `labels`"))
-	}
-	return errs
-}
-
-// intOrPercent wants a count, or a percentage.
-func intOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorList {
-	if v.Type == intstr.String {
-		return invalid(path, v.String(), validation.IsValidPercent(v.StrVal))
-	}
-	return nonNegative(v.IntVal, path)
-}
-
-// percentOf is the percentage that a value is, and whether it is one.
-func percentOf(v intstr.IntOrString) (int, bool) {
-	if v.Type != intstr.String || len(validation.IsValidPercent(v.StrVal)) > 0 {
-		return 0, false
-	}
-	var n int
-	if _, err := fmt.Sscanf(strings.TrimSuffix(v.StrVal, "%"), "%d", &n); err != nil {
-		return 0, false
-	}
-	return n, true
-}
-
-func notMoreThan100Percent(v intstr.IntOrString, path *field.Path) field.ErrorList {
-	if n, ok := percentOf(v); ok && n > 100 {
-		return field.ErrorList{field.Invalid(path, v.String(), "must not be greater than 100%")}
-	}
-	return nil
-}
-
-func isZero(v *intstr.IntOrString) bool {
-	if v == nil {
-		return true
-	}
-	if n, ok := percentOf(*v); ok {
-		return n == 0
-	}
-	return v.Type == intstr.Int && v.IntVal == 0
+	return field.ErrorList{field.Invalid(path, shown(value), immutable).WithOrigin("immutable")}
 }

@@ -205,7 +205,7 @@ func TestProjectedCertificates(t *testing.T) {
 		{corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: ptr.To("a"), SignerName: ptr.To("example.com/foo"), Path: "b"}}, "only one of name and signerName may be used"},
 		{corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: ptr.To("a"), Path: "../b"}}, "clusterTrustBundle.path"},
 	} {
-		errs := validProjected(&corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{c.source}}, field.NewPath("projected"))
+		errs := new(podCheck).validProjected(&corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{c.source}}, field.NewPath("projected"))
 		complaint(t, errs, c.want)
 	}
 }

@@ -3,39 +3,42 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"net"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 // ValidateConfigMap names the faults of a ConfigMap.
 func ValidateConfigMap(c, old *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
-	total := 0
-	for key, value := range c.Data {
-		at := field.NewPath("data").Key(key)
-		errs = append(errs, invalid(at, key, validation.IsConfigMapKey(key))...)
-		if _, both := c.BinaryData[key]; both {
-			errs = append(errs, field.Invalid(at, key, "duplicate of key present in binaryData"))
-		}
-		total += len(value)
-	}
-	for key, value := range c.BinaryData {
-		errs = append(errs, invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
-		total += len(value)
-	}
-	if total > corev1.MaxSecretSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), c, corev1.MaxSecretSize))
-	}
 	if old != nil && old.Immutable != nil && *old.Immutable {
 		errs = append(errs, validSeal(c.Immutable, equality.Semantic.DeepEqual(c.Data, old.Data), "data")...)
 		errs = append(errs, validSeal(nil, equality.Semantic.DeepEqual(c.BinaryData, old.BinaryData), "binaryData")...)
+	}
+	total := 0
+	for _, key := range sortedKeys(c.Data) {
+		at := field.NewPath("data").Key(key)
+		errs = append(errs, invalid(at, key, validation.IsConfigMapKey(key))...)
+		_, both := c.BinaryData[key]
+		errs = append(errs, refuse(both, at, key, "duplicate of key present in binaryData")...)
+		total += len(c.Data[key])
+	}
+	for _, key := range sortedKeys(c.BinaryData) {
+		errs = append(errs, invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
+		total += len(c.BinaryData[key])
+	}
+	if total > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
 	}
 	return errs
 }
@@ -56,24 +59,21 @@ func validSeal(flag *bool, same bool, name string) field.ErrorList {
 // ValidateSecret names the faults of a Secret.
 func ValidateSecret(s, old *corev1.Secret) field.ErrorList {
 	var errs field.ErrorList
-	data := field.NewPath("data")
-	total := 0
-	for key, value := range s.Data {
+	if old != nil {
+		errs = append(errs, unchanged(s.Type, old.Type, field.NewPath("type"))...)
+		if old.Immutable != nil && *old.Immutable {
+			errs = append(errs, validSeal(s.Immutable, equality.Semantic.DeepEqual(s.Data, old.Data), "data")...)
+		}
+	}
+	data, total := field.NewPath("data"), 0
+	for _, key := range sortedKeys(s.Data) {
 		errs = append(errs, invalid(data.Key(key), key, validation.IsConfigMapKey(key))...)
-		total += len(value)
+		total += len(s.Data[key])
 	}
 	if total > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(data, "", corev1.MaxSecretSize))
 	}
-	errs = append(errs, validSecretType(s)...)
-	if old == nil {
-		return errs
-	}
-	errs = append(errs, unchanged(s.Type, old.Type, field.NewPath("type"))...)
-	if old.Immutable != nil && *old.Immutable {
-		errs = append(errs, validSeal(s.Immutable, equality.Semantic.DeepEqual(s.Data, old.Data), "data")...)
-	}
-	return errs
+	return append(errs, validSecretType(s)...)
 }
 
 // validSecretType wants what the readers of a type expect to find.
@@ -126,49 +126,158 @@ func validJSONKey(s *corev1.Secret, key string) field.ErrorList {
 	return nil
 }
 
-// ValidateNamespace names the faults of a namespace.
+// ValidateNamespace names the faults of a namespace. Those of finalizers do not tell
+// which one it is.
 func ValidateNamespace(ns, _ *corev1.Namespace) field.ErrorList {
+	return validFinalizers(ns.Spec.Finalizers, func(int) *field.Path { return specPath().Child("finalizers") })
+}
+
+// ValidateNamespaceFinalize names the faults of other finalizers of a namespace.
+func ValidateNamespaceFinalize(ns, _ *corev1.Namespace) field.ErrorList {
+	return validFinalizers(ns.Spec.Finalizers, specPath().Child("finalizers").Index)
+}
+
+func validFinalizers(finalizers []corev1.FinalizerName, at func(int) *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, f := range ns.Spec.Finalizers {
-		at := specPath().Child("finalizers").Index(i)
-		errs = append(errs, invalid(at, string(f), validation.IsQualifiedName(string(f)))...)
+	for i, f := range finalizers {
+		errs = append(errs, apivalidation.ValidateFinalizerName(string(f), at(i))...)
+		errs = append(errs, validFinalizerName(string(f), at(i))...)
 	}
 	return errs
 }
 
-// ValidateNode names the faults of a node.
+// ValidateNode names the faults of a node. Those of taints are told of as if they
+// were metadata.
 func ValidateNode(n, old *corev1.Node) field.ErrorList {
-	path := specPath()
-	errs := validTaints(n.Spec.Taints, path.Child("taints"))
+	metadata, cidrs := field.NewPath("metadata"), specPath().Child("podCIDRs")
+	errs := validTaints(n.Spec.Taints, metadata.Child("taints"))
+	errs = append(errs, validNodeResources(n)...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil {
+		errs = append(errs, positive64(*swap.Capacity, metadata.Child("nodeSwapStatus", "capacity"))...)
+	}
+	errs = append(errs, validFeatures(n.Status.DeclaredFeatures, field.NewPath("status", "declaredFeatures"))...)
 	for i, cidr := range n.Spec.PodCIDRs {
-		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Child("podCIDRs").Index(i), cidr, false, nil)...)
+		errs = append(errs, validLegacyCIDR(cidr, cidrs.Index(i), nil)...)
 	}
-	if len(n.Spec.PodCIDRs) > 0 && n.Spec.PodCIDR != n.Spec.PodCIDRs[0] && n.Spec.PodCIDR != "" {
-		errs = append(errs, field.Invalid(path.Child("podCIDRs").Index(0), n.Spec.PodCIDRs, "the first element of podCIDRs must match podCIDR"))
+	if len(n.Spec.PodCIDRs) > 1 {
+		both, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
+		if err != nil {
+			errs = append(errs, field.InternalError(cidrs, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+		}
+		errs = append(errs, refuse(!both || len(n.Spec.PodCIDRs) > 2, cidrs, n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family")...)
 	}
-	if old == nil {
-		return errs
-	}
-	if len(old.Spec.PodCIDRs) > 0 && !equality.Semantic.DeepEqual(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))
-	}
-	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(path.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
+	if old != nil {
+		errs = append(errs, ValidateNodeStatus(n, old)...)
 	}
 	return errs
 }
 
-func validTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
+// ValidateNodeStatus names the faults of a changed node, in its status and what may
+// not change.
+func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
+	errs := validNodeResources(n)
+	errs = append(errs, validFeatures(n.Status.DeclaredFeatures, field.NewPath("status", "declaredFeatures"))...)
+	seen := map[corev1.NodeAddress]bool{}
+	for i, a := range n.Status.Addresses {
+		if seen[a] {
+			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), inner{a}))
+		}
+		seen[a] = true
+	}
+	at := specPath()
+	moved := len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs)
+	errs = append(errs, forbid(moved, at.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid")...)
+	if was, is := old.Spec.ProviderID, n.Spec.ProviderID; was != "" {
+		errs = append(errs, refuse(is != "" && is != was, at.Child("providerID"), nil, "field cannot be modified once set")...)
+		errs = append(errs, refuse(is == "", at.Child("providerID"), nil, "field cannot be cleared once set")...)
+	}
+	if n.Spec.ConfigSource != nil {
+		errs = append(errs, validConfigSource(n.Spec.ConfigSource, false, at.Child("configSource"))...)
+	}
+	if c := n.Status.Config; c != nil {
+		for _, part := range []struct {
+			name string
+			*corev1.NodeConfigSource
+		}{{"assigned", c.Assigned}, {"active", c.Active}, {"lastKnownGood", c.LastKnownGood}} {
+			if part.NodeConfigSource != nil {
+				errs = append(errs, validConfigSource(part.NodeConfigSource, true, field.NewPath("status", "config", part.name))...)
+			}
+		}
+	}
+	errs = append(errs, validTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
+	return append(errs, forbid(n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID, at.Child("externalID"), "may not be updated")...)
+}
+
+func validNodeResources(n *corev1.Node) field.ErrorList {
+	var errs field.ErrorList
+	for _, list := range []struct {
+		name string
+		corev1.ResourceList
+	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
+		for _, name := range sortedKeys(list.ResourceList) {
+			errs = append(errs, validQuantity(name, list.ResourceList[name], field.NewPath("status", list.name, string(name)))...)
+		}
+	}
+	return errs
+}
+
+var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+// validFeatures wants the features that a node declares to be in order.
+func validFeatures(features []string, at *field.Path) field.ErrorList {
+	const longest = validation.DNS1123SubdomainMaxLength
+	var errs field.ErrorList
+	for i, f := range features {
+		switch {
+		case len(f) > longest:
+			errs = append(errs, field.Invalid(at.Index(i), f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, longest)))
+		case !featureName.MatchString(f):
+			errs = append(errs, field.Invalid(at.Index(i), f, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", f)))
+		}
+		if i+1 == len(features) {
+			break
+		}
+		next := features[i+1]
+		if f == next {
+			errs = append(errs, field.Duplicate(at.Index(i+1), next))
+		}
+		errs = append(errs, refuse(f > next, at.Index(i+1), next, "list must be sorted alphabetically")...)
+	}
+	return errs
+}
+
+// validConfigSource checks where a node has its configuration from; found says that
+// it was read there already.
+func validConfigSource(s *corev1.NodeConfigSource, found bool, at *field.Path) field.ErrorList {
+	c := s.ConfigMap
+	if c == nil {
+		return refuse(true, at, s, "exactly one reference subfield must be non-nil")
+	}
+	here := at.Child("configMap")
+	var errs field.ErrorList
+	if found {
+		errs = requiredFields(here, "uid", string(c.UID), "resourceVersion", c.ResourceVersion)
+	} else {
+		errs = forbid(c.UID != "", here.Child("uid"), "uid must not be set in spec")
+		errs = append(errs, forbid(c.ResourceVersion != "", here.Child("resourceVersion"), "resourceVersion must not be set in spec")...)
+	}
+	errs = append(errs, requiredValid(c.Namespace, here.Child("namespace"), label)...)
+	errs = append(errs, requiredValid(c.Name, here.Child("name"), subdomain)...)
+	return append(errs, requiredValid(c.KubeletConfigKey, here.Child("kubeletConfigKey"), validation.IsConfigMapKey)...)
+}
+
+func validTaints(taints []corev1.Taint, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, t := range taints {
-		at := path.Index(i)
-		errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
-		errs = append(errs, invalid(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
-		errs = append(errs, oneOf(t.Effect, at.Child("effect"), corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+		here := at.Index(i)
+		errs = append(errs, metavalidation.ValidateLabelName(t.Key, here.Child("key"))...)
+		bad := validation.IsValidLabelValue(t.Value)
+		errs = append(errs, refuse(len(bad) > 0, here.Child("value"), t.Value, strings.Join(bad, ";"))...)
+		errs = append(errs, validTaintEffect(t.Effect, here.Child("effect"))...)
 		key := t.Key + ":" + string(t.Effect)
 		if seen[key] {
-			err := field.Duplicate(at, t)
+			err := field.Duplicate(here, inner{t})
 			err.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, err)
 		}
@@ -177,252 +286,91 @@ func validTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidatePersistentVolume names the faults of a volume.
-func ValidatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
-	path := specPath()
-	errs := validAccessModes(v.Spec.AccessModes, path.Child("accessModes"))
-	size, ok := v.Spec.Capacity[corev1.ResourceStorage]
-	switch {
-	case len(v.Spec.Capacity) == 0:
-		errs = append(errs, field.Required(path.Child("capacity"), ""))
-	case !ok || len(v.Spec.Capacity) > 1:
-		errs = append(errs, field.NotSupported(path.Child("capacity"), v.Spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
-	case size.Sign() <= 0:
-		errs = append(errs, field.Invalid(path.Child("capacity").Key("storage"), size.String(), "must be greater than zero"))
-	}
-	errs = append(errs, oneOf(v.Spec.PersistentVolumeReclaimPolicy, path.Child("persistentVolumeReclaimPolicy"), corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
-	switch n, second := countSources(&v.Spec.PersistentVolumeSource); {
-	case n == 0:
-		errs = append(errs, field.Required(path, "must specify a volume type"))
-	case n > 1:
-		errs = append(errs, field.Forbidden(path.Child(second), "may not specify more than 1 volume type"))
-	}
-	if v.Spec.HostPath != nil {
-		errs = append(errs, validHostPath(v.Spec.HostPath, path.Child("hostPath"))...)
-	}
-	if v.Spec.NFS != nil {
-		errs = append(errs, validNFS(v.Spec.NFS, path.Child("nfs"))...)
-	}
-	if c := v.Spec.CSI; c != nil {
-		errs = append(errs, required(c.Driver, path.Child("csi", "driver"))...)
-		errs = append(errs, required(c.VolumeHandle, path.Child("csi", "volumeHandle"))...)
-	}
-	if v.Spec.Local != nil {
-		errs = append(errs, required(v.Spec.Local.Path, path.Child("local", "path"))...)
-		if v.Spec.NodeAffinity == nil {
-			errs = append(errs, field.Required(path.Child("nodeAffinity"), "Local volume requires node affinity"))
-		}
-	}
-	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
-		errs = append(errs, ValidateNodeSelector(a.Required, path.Child("nodeAffinity", "required"))...)
-	}
-	errs = append(errs, subdomainIfSet(v.Spec.StorageClassName, path.Child("storageClassName"))...)
-	if old == nil {
-		return errs
-	}
-	if !equality.Semantic.DeepEqual(v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource) {
-		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
-	}
-	return append(errs, unchanged(v.Spec.VolumeMode, old.Spec.VolumeMode, path.Child("volumeMode"))...)
-}
-
-func validAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
-	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	var errs field.ErrorList
-	alone := false
-	for _, m := range modes {
-		errs = append(errs, oneOf(m, path, corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)...)
-		alone = alone || m == corev1.ReadWriteOncePod
-	}
-	if alone && len(modes) > 1 {
-		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-	}
-	return errs
-}
-
-// ValidatePersistentVolumeClaim names the faults of a claim.
-func ValidatePersistentVolumeClaim(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	path := specPath()
-	errs := validClaimSpec(&c.Spec, path)
-	if old == nil {
-		return errs
-	}
-	same := *c.Spec.DeepCopy()
-	size, before := same.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
-	if old.Status.Phase == corev1.ClaimBound {
-		if size.Cmp(before) < 0 {
-			errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
-		}
-		same.Resources = old.Spec.Resources
-	}
-	if old.Spec.VolumeName == "" {
-		same.VolumeName = ""
-	}
-	if old.Spec.StorageClassName == nil {
-		same.StorageClassName = nil
-	}
-	same.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
-	if !equality.Semantic.DeepEqual(same, old.Spec) {
-		errs = append(errs, field.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
-	}
-	return errs
-}
-
-func validClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	errs := validAccessModes(spec.AccessModes, path.Child("accessModes"))
-	errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
-	at := path.Child("resources").Key(string(corev1.ResourceStorage))
-	if size, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
-		errs = append(errs, field.Required(at, ""))
-	} else if size.Sign() <= 0 {
-		errs = append(errs, field.Invalid(at, size.String(), "must be greater than zero"))
-	}
-	if spec.StorageClassName != nil && *spec.StorageClassName != "" {
-		errs = append(errs, subdomainIfSet(*spec.StorageClassName, path.Child("storageClassName"))...)
-	}
-	return append(errs, oneOfIfSet(spec.VolumeMode, path.Child("volumeMode"), corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
-}
-
-// ValidateResourceQuota names the faults of a quota.
-func ValidateResourceQuota(q, old *corev1.ResourceQuota) field.ErrorList {
-	path := specPath()
-	var errs field.ErrorList
-	for name, hard := range q.Spec.Hard {
-		at := path.Child("hard").Key(string(name))
-		errs = append(errs, validQuotaName(string(name), at)...)
-		if hard.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, hard.String(), notNegative))
-		}
-		if wholeResource(string(name)) && hard.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(at, hard.String(), "must be an integer"))
-		}
-	}
-	if old != nil && !equality.Semantic.DeepEqual(q.Spec.Scopes, old.Spec.Scopes) {
-		errs = append(errs, field.Invalid(path.Child("scopes"), q.Spec.Scopes, immutable))
-	}
-	return errs
-}
-
-// wholeResource reports whether a quota counts things rather than measures
-// amounts.
-func wholeResource(name string) bool {
-	switch corev1.ResourceName(name) {
-	case corev1.ResourcePods, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceQuotas,
-		corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
-		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
-		return true
-	}
-	return strings.HasPrefix(name, "count/")
-}
-
-func validQuotaName(name string, path *field.Path) field.ErrorList {
-	if bad := validation.IsQualifiedName(name); len(bad) > 0 {
-		return invalid(path, name, bad)
-	}
-	if strings.Contains(name, "/") || wholeResource(name) {
-		return nil
-	}
-	base := strings.TrimPrefix(strings.TrimPrefix(name, "requests."), "limits.")
-	if base == "cpu" || base == "memory" || base == "ephemeral-storage" || base == "storage" || strings.HasPrefix(base, corev1.ResourceHugePagesPrefix) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, name, "must be a standard resource for quota")}
-}
-
-// ValidateLimitRange names the faults of a LimitRange.
-func ValidateLimitRange(l, _ *corev1.LimitRange) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[corev1.LimitType]bool{}
-	for i, item := range l.Spec.Limits {
-		at := specPath().Child("limits").Index(i)
-		errs = append(errs, invalid(at.Child("type"), string(item.Type), validation.IsQualifiedName(string(item.Type)))...)
-		if seen[item.Type] {
-			errs = append(errs, field.Duplicate(at.Child("type"), item.Type))
-		}
-		seen[item.Type] = true
-		if item.Type == corev1.LimitTypePod {
-			if len(item.Default) > 0 {
-				errs = append(errs, field.Forbidden(at.Child("default"), "may not be specified when `type` is 'Pod'"))
-			}
-			if len(item.DefaultRequest) > 0 {
-				errs = append(errs, field.Forbidden(at.Child("defaultRequest"), "may not be specified when `type` is 'Pod'"))
-			}
-		}
-		errs = append(errs, validLimitOrder(item, at)...)
-	}
-	return errs
-}
-
-// validLimitOrder wants min <= defaultRequest <= default <= max.
-func validLimitOrder(item corev1.LimitRangeItem, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	steps := []struct {
-		name, words string
-		list        corev1.ResourceList
-	}{
-		{"min", "min", item.Min}, {"defaultRequest", "default request", item.DefaultRequest},
-		{"default", "default", item.Default}, {"max", "max", item.Max},
-	}
-	for low := range steps {
-		for high := low + 1; high < len(steps); high++ {
-			for name, a := range steps[low].list {
-				if b, ok := steps[high].list[name]; ok && a.Cmp(b) > 0 {
-					errs = append(errs, field.Invalid(path.Child(steps[low].name).Key(string(name)), a.String(),
-						fmt.Sprintf("%s value %s is greater than %s value %s", steps[low].words, a.String(), steps[high].words, b.String())))
-				}
-			}
-		}
-	}
-	return errs
-}
-
 // ValidatePodTemplate names the faults of a PodTemplate object.
-func ValidatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
-	return validTemplate("", &t.Template, field.NewPath("template"))
+func ValidatePodTemplate(t, old *corev1.PodTemplate) field.ErrorList {
+	if old == nil {
+		return validTemplate(&t.Template, nil, field.NewPath("template"))
+	}
+	return validTemplate(&t.Template, &old.Template, field.NewPath("template"))
 }
 
-// ValidateEvent names the faults of an event.
-func ValidateEvent(e, _ *corev1.Event) field.ErrorList {
-	object := field.NewPath("involvedObject", "namespace")
-	if e.InvolvedObject.Namespace == "" {
-		if e.Namespace != corev1.NamespaceDefault && e.Namespace != "kube-system" && e.Namespace != "" {
-			return field.ErrorList{field.Invalid(object, e.InvolvedObject.Namespace, "does not match event.namespace")}
-		}
+// ValidateEvent names the faults of an event as core/v1 has it.
+func ValidateEvent(e, _ *corev1.Event) field.ErrorList { return validEvent(e, "reportingComponent") }
+
+// ValidateNewEvent names the faults of an event that comes by way of events.k8s.io.
+// It may not be changed, but for its series.
+func ValidateNewEvent(e, old *corev1.Event) field.ErrorList {
+	errs := validEvent(e, "reportingController")
+	if old == nil {
+		return append(errs, validNewEvent(e)...)
+	}
+	was, is := old.EventTime, e.EventTime
+	if is.Truncate(time.Microsecond).Equal(was.Truncate(time.Microsecond)) {
+		is = was // some clients cut off what is finer
+	}
+	if !equality.Semantic.DeepEqual(e.Series, old.Series) {
+		errs = append(errs, validSeries(e.Series)...)
+	}
+	for _, f := range []struct {
+		name     string
+		now, old any
+	}{
+		{"involvedObject", e.InvolvedObject, old.InvolvedObject}, {"reason", e.Reason, old.Reason}, {"message", e.Message, old.Message},
+		{"source", e.Source, old.Source}, {"firstTimestamp", e.FirstTimestamp, old.FirstTimestamp}, {"lastTimestamp", e.LastTimestamp, old.LastTimestamp},
+		{"count", e.Count, old.Count}, {"type", e.Type, old.Type},
+		{"eventTime", is, was},
+		{"action", e.Action, old.Action}, {"related", e.Related, old.Related},
+		{"reportingController", e.ReportingController, old.ReportingController}, {"reportingInstance", e.ReportingInstance, old.ReportingInstance},
+	} {
+		errs = append(errs, unchanged(f.now, f.old, field.NewPath(f.name))...)
+	}
+	return errs
+}
+
+// validNewEvent wants an event without what the older form has.
+func validNewEvent(e *corev1.Event) field.ErrorList {
+	errs := validSeries(e.Series)
+	errs = append(errs, need(e.EventTime.IsZero(), field.NewPath("eventTime"), "")...)
+	errs = append(errs, refuse(e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning, field.NewPath("type"), "", "has invalid value: "+e.Type)...)
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"firstTimestamp", !e.FirstTimestamp.IsZero()}, {"lastTimestamp", !e.LastTimestamp.IsZero()},
+		{"count", e.Count != 0}, {"source", e.Source != corev1.EventSource{}},
+	} {
+		errs = append(errs, refuse(f.set, field.NewPath(f.name), "", "needs to be unset")...)
+	}
+	return errs
+}
+
+func validSeries(s *corev1.EventSeries) field.ErrorList {
+	if s == nil {
 		return nil
 	}
-	if e.InvolvedObject.Namespace != e.Namespace {
-		return field.ErrorList{field.Invalid(object, e.InvolvedObject.Namespace, "does not match event.namespace")}
-	}
-	return nil
+	errs := refuse(s.Count < 2, field.NewPath("series.count"), "", "should be at least 2")
+	return append(errs, need(s.LastObservedTime.IsZero(), field.NewPath("series.lastObservedTime"), "")...)
 }
 
-// notSpecialIP refuses addresses that can not be another machine's.
-func notSpecialIP(s string) []string {
-	ip := net.ParseIP(s)
-	switch {
-	case ip == nil:
-		return []string{"must be a valid IP address"}
-	case ip.IsUnspecified():
-		return []string{fmt.Sprintf("may not be unspecified (%v)", s)}
-	case ip.IsLoopback():
-		return []string{"may not be in the loopback range (127.0.0.0/8, ::1/128)"}
-	case ip.IsLinkLocalUnicast():
-		return []string{"may not be in the link-local range (169.254.0.0/16, fe80::/10)"}
-	case ip.IsLinkLocalMulticast():
-		return []string{"may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"}
+// validEvent checks what every event must be; those that have a time, which are
+// younger, must say more.
+func validEvent(e *corev1.Event, controllerName string) field.ErrorList {
+	about, object := e.InvolvedObject.Namespace, field.NewPath("involvedObject", "namespace")
+	const elsewhere = "does not match event.namespace"
+	if e.EventTime.IsZero() {
+		nowhere := about == "" && (e.Namespace == "" || e.Namespace == corev1.NamespaceDefault)
+		return refuse(about != e.Namespace && !nowhere, object, about, elsewhere)
 	}
-	return nil
-}
-
-func validSchedule(schedule string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if _, err := cron.ParseStandard(schedule); err != nil {
-		errs = append(errs, field.Invalid(path, schedule, err.Error()))
-	}
-	if strings.Contains(schedule, "TZ") {
-		errs = append(errs, field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	errs := refuse(about == "" && e.Namespace != corev1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem, object, about, elsewhere)
+	errs = append(errs, required(e.ReportingController, field.NewPath(controllerName))...)
+	errs = append(errs, invalid(field.NewPath(controllerName), e.ReportingController, validation.IsQualifiedName(e.ReportingController))...)
+	for _, f := range []struct {
+		name, value string
+		longest     int
+	}{{"reportingInstance", e.ReportingInstance, 128}, {"action", e.Action, 128}, {"reason", e.Reason, 128}, {"message", e.Message, 1024}} {
+		at := field.NewPath(f.name)
+		errs = append(errs, need(f.value == "" && f.name != "message", at, "")...)
+		errs = append(errs, refuse(len(f.value) > f.longest, at, "", fmt.Sprintf("can have at most %v characters", f.longest))...)
 	}
 	return errs
 }

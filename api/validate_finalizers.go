@@ -17,12 +17,16 @@ func ValidateFinalizerNames(of schema.GroupResource, finalizers []string) field.
 	case "admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy":
 		return nil
 	}
-	standard := []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 	var errs field.ErrorList
 	for i, f := range finalizers {
-		if !strings.Contains(f, "/") && !slices.Contains(standard, f) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
-		}
+		errs = append(errs, validFinalizerName(f, field.NewPath("metadata", "finalizers").Index(i))...)
 	}
 	return errs
+}
+
+var standardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+
+func validFinalizerName(f string, at *field.Path) field.ErrorList {
+	known := strings.Contains(f, "/") || slices.Contains(standardFinalizers, f)
+	return refuse(!known, at, f, "name is neither a standard finalizer name nor is it fully qualified")
 }

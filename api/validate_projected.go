@@ -7,59 +7,74 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // projection checks the sources of one projected volume, whose files must not
 // get in each other's way.
 type projection struct {
+	pod   *podCheck
 	path  *field.Path
 	files map[string]bool
 	errs  field.ErrorList
 }
 
-func validProjected(p *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
-	c := &projection{path: path, files: map[string]bool{}, errs: validMode(p.DefaultMode, path.Child("defaultMode"))}
-	for i := range p.Sources {
-		s, at := &p.Sources[i], path.Child("sources").Index(i)
-		if n, second := countSources(s); n > 1 {
-			c.errs = append(c.errs, field.Forbidden(at.Child(second), "may not specify more than 1 volume type per source"))
-		}
-		switch {
-		case s.Secret != nil:
-			c.keys(s.Secret.Name, s.Secret.Items, at.Child("secret"))
-		case s.ConfigMap != nil:
-			c.keys(s.ConfigMap.Name, s.ConfigMap.Items, at.Child("configMap"))
-		case s.DownwardAPI != nil:
-			c.errs = append(c.errs, validDownward(s.DownwardAPI.Items, at.Child("downwardAPI"))...)
-			for _, item := range s.DownwardAPI.Items {
+func (c *podCheck) validProjected(v *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
+	p := &projection{pod: c, path: path, files: map[string]bool{}, errs: validMode(v.DefaultMode, path.Child("defaultMode"))}
+	for i := range v.Sources {
+		p.source(&v.Sources[i], path.Child("sources").Index(i))
+	}
+	return p.errs
+}
+
+func (c *projection) source(s *corev1.VolumeProjection, at *field.Path) {
+	types := 0
+	if s.Secret != nil {
+		types++
+		c.keys(s.Secret.Name, s.Secret.Items, at.Child("secret"))
+	}
+	if s.ConfigMap != nil {
+		types++
+		c.keys(s.ConfigMap.Name, s.ConfigMap.Items, at.Child("configMap"))
+	}
+	if s.DownwardAPI != nil {
+		types++
+		for i := range s.DownwardAPI.Items {
+			item := &s.DownwardAPI.Items[i]
+			c.errs = append(c.errs, validDownwardFile(item, at.Child("downwardAPI"))...)
+			if item.Path != "" {
 				c.take(item.Path, item.Path)
 			}
-		case s.ServiceAccountToken != nil:
-			c.token(s.ServiceAccountToken, at.Child("serviceAccountToken"))
-		case s.ClusterTrustBundle != nil:
-			c.trustBundle(s.ClusterTrustBundle, at.Child("clusterTrustBundle"))
-		case s.PodCertificate != nil:
-			c.certificate(s.PodCertificate, at.Child("podCertificate"))
 		}
 	}
-	return c.errs
+	if s.ServiceAccountToken != nil {
+		types++
+		c.token(s.ServiceAccountToken, at.Child("serviceAccountToken"))
+	}
+	if s.ClusterTrustBundle != nil {
+		types++
+		c.trustBundle(s.ClusterTrustBundle, at.Child("clusterTrustBundle"))
+	}
+	if s.PodCertificate != nil {
+		types++
+		c.certificate(s.PodCertificate, at.Child("podCertificate"))
+	}
+	c.errs = append(c.errs, forbid(types > 1, at, "may not specify more than 1 volume type per source")...)
 }
 
 // take notes a file; value is what an error shows when it is there already.
 func (c *projection) take(file, value string) {
-	if file != "" && c.files[file] {
-		c.errs = append(c.errs, field.Invalid(c.path, value, "conflicting duplicate paths"))
-	}
+	c.errs = append(c.errs, refuse(c.files[file], c.path, value, "conflicting duplicate paths")...)
 	c.files[file] = true
 }
 
 func (c *projection) keys(name string, items []corev1.KeyToPath, at *field.Path) {
 	c.errs = append(c.errs, required(name, at.Child("name"))...)
-	c.errs = append(c.errs, validKeys(items, at.Child("items"))...)
-	for _, item := range items {
-		c.take(item.Path, name)
+	for i, item := range items {
+		c.errs = append(c.errs, validKey(item, at.Child("items").Index(i))...)
+		if item.Path != "" {
+			c.take(item.Path, name)
+		}
 	}
 }
 
@@ -71,13 +86,15 @@ func (c *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Pa
 	} else if *s > 1<<32 {
 		c.errs = append(c.errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
 	}
-	c.errs = append(c.errs, validFilePath(t.Path, c.path.Child("path"))...)
+	// Unlike all else of the token, its path is not told of by its own name.
+	c.errs = append(c.errs, required(t.Path, c.path.Child("path"))...)
+	c.errs = append(c.errs, c.pod.old("token path", validLocalFile(t.Path, c.path.Child("path")))...)
 }
 
 func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
 	switch {
 	case b.Name != nil && b.SignerName != nil:
-		c.errs = append(c.errs, field.Invalid(at, b, "only one of name and signerName may be used"))
+		c.errs = append(c.errs, field.Invalid(at, shown(b), "only one of name and signerName may be used"))
 	case b.Name != nil:
 		if *b.Name == "" {
 			c.errs = append(c.errs, field.Required(at.Child("name"), "must be a valid object name"))
@@ -93,9 +110,7 @@ func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *fie
 			c.errs = append(c.errs, field.Required(at.Child("signerName"), "must be a valid signer name"))
 		}
 		c.errs = append(c.errs, validSignerName(*b.SignerName, at.Child("signerName"))...)
-		if b.LabelSelector != nil {
-			c.errs = append(c.errs, metavalidation.ValidateLabelSelector(b.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
-		}
+		c.errs = append(c.errs, validLabels(b.LabelSelector, at.Child("labelSelector"))...)
 	default:
 		c.errs = append(c.errs, field.Required(at, "either name or signerName must be specified"))
 	}

@@ -21,7 +21,7 @@ func TestProjectedFaults(t *testing.T) {
 		"same path": {`
 - {downwardAPI: {items: [{path: x, fieldRef: {fieldPath: metadata.name}}]}}
 - {podCertificate: {signerName: a.b/c, keyType: ED25519, keyPath: x}}`, at + `: Invalid value: "x": conflicting duplicate paths`},
-		"two in one":        {`- {secret: {name: s}, configMap: {name: c}}`, at + `.sources[0].configMap: Forbidden: may not specify more than 1 volume type per source`},
+		"two in one":        {`- {secret: {name: s}, configMap: {name: c}}`, at + `.sources[0]: Forbidden: may not specify more than 1 volume type per source`},
 		"token for a while": {`- {serviceAccountToken: {path: token, expirationSeconds: 5}}`, at + `.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 5: may not specify a duration less than 10 minutes`},
 		"bundle of nobody":  {`- {clusterTrustBundle: {path: x}}`, at + `.sources[0].clusterTrustBundle: Required value: either name or signerName must be specified`},
 		"bundle by name and labels": {`- {clusterTrustBundle: {name: x, labelSelector: {}, path: x}}`,
@@ -34,7 +34,7 @@ func TestProjectedFaults(t *testing.T) {
 		"nowhere":          {`- {podCertificate: {signerName: a.b/c, keyType: ED25519}}`, at + `.sources[0].podCertificate: Required value: specify at least one of credentialBundlePath, keyPath, and certificateChainPath`},
 		"key type":         {`- {podCertificate: {signerName: a.b/c, keyType: DSA, keyPath: x}}`, at + `.sources[0].podCertificate.keyType: Unsupported value: "DSA": supported values: "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"`},
 	} {
-		manifest := "spec:\n  containers: [{name: a, image: x}]\n  volumes:\n  - name: v\n    projected:\n      sources:\n" +
+		manifest := "spec:\n  serviceAccountName: a\n  containers: [{name: a, image: x}]\n  volumes:\n  - name: v\n    projected:\n      sources:\n" +
 			strings.ReplaceAll(strings.TrimPrefix(c.sources, "\n"), "- {", "      - {")
 		if got := faults(ValidatePod(read[corev1.Pod](t, manifest, DefaultPod), nil)); got != c.want {
 			t.Errorf("%s:\n got  %s\n want %s", name, got, c.want)

@@ -63,7 +63,7 @@ func TestCreateFaults(t *testing.T) {
 		"same name twice": {pod(`spec: {containers: [{name: a, image: x}, {name: a, image: x}]}`), `spec.containers[1].name: Duplicate value: "a"`},
 		"bad policy": {
 			pod(`spec: {restartPolicy: Sometimes, containers: [{name: a, image: x}]}`),
-			`spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"`,
+			`spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"`,
 		},
 		"host name beside the node's": {
 			pod(`spec: {hostnameOverride: a, hostNetwork: true, containers: [{name: a, image: x}]}`),
@@ -87,7 +87,7 @@ func TestCreateFaults(t *testing.T) {
 			`spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive`,
 		},
 		"probe without handler": {pod(`spec: {containers: [{name: a, image: x, livenessProbe: {}}]}`), `spec.containers[0].livenessProbe: Required value: must specify a handler type`},
-		"two volume types":      {pod(`spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}], containers: [{name: a, image: x}]}`), `spec.volumes[0].emptyDir: Forbidden: may not specify more than 1 volume type`},
+		"two volume types":      {pod(`spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}], containers: [{name: a, image: x}]}`), `spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type`},
 		"env of two":            {pod(`spec: {containers: [{name: a, image: x, env: [{name: E, value: v, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]}`), `spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when ` + "`value`" + ` is not empty`},
 		"no ports":              {service(`spec: {selector: {a: b}}`), `spec.ports: Required value`},
 		"headless without":      {service(`spec: {clusterIP: None}`), ""},
@@ -103,7 +103,7 @@ func TestCreateFaults(t *testing.T) {
 		},
 		"no selector": {
 			deployment(`spec: {template: {spec: {containers: [{name: a, image: x}]}}}`),
-			`spec.selector: Required value`,
+			"spec.selector: Required value\nspec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
 		},
 		"deployment of one-offs": {
 			deployment(`spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: a, image: x}]}}}`),
@@ -197,7 +197,7 @@ func TestUpdateFaults(t *testing.T) {
 				now.Spec.ServiceName = "other"
 				return ValidateStatefulSet(now, old)
 			},
-			"spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+			`spec.serviceName: Invalid value: "other": field is immutable`,
 		},
 		"cluster IP": {
 			func() field.ErrorList {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/pprof"
 	"slices"
@@ -177,7 +178,23 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	err = serve()
 	c.flushWarnings() // of what has failed
-	return err
+	return ownTerms(k, err)
+}
+
+// ownTerms names a kind as the client did, where storage named the one that it shows
+// the objects of.
+func ownTerms(k *registry.Kind, err error) error {
+	is, was := k.GroupResource(), k.Stored().GroupResource()
+	var failed *apierrors.StatusError
+	if is == was || !errors.As(err, &failed) {
+		return err
+	}
+	status := failed.ErrStatus.DeepCopy()
+	if d := status.Details; d != nil && d.Group == was.Group && d.Kind == was.Resource {
+		d.Group, d.Kind = is.Group, is.Resource
+		status.Message = strings.Replace(status.Message, was.String(), is.String(), 1)
+	}
+	return &apierrors.StatusError{ErrStatus: *status}
 }
 
 // negotiated is the media type of the reply. Streams of bytes have their own.

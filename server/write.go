@@ -178,14 +178,26 @@ func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 	if !k.Unstructured() {
 		errs = append(errs, api.ValidateFinalizerNames(k.GroupResource(), m.GetFinalizers())...)
 	}
-	if k.Validate != nil {
-		errs = append(errs, k.Validate(obj, nil)...)
+	if check := w.validation(); check != nil {
+		errs = append(errs, check(obj, nil)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), m.GetName(), dedupErrors(errs))
 	}
 	w.warnKind(obj, nil)
 	return nil
+}
+
+// validation is the check of what is written: through a view, of what the view may
+// change.
+func (w *change) validation() func(obj, old runtime.Object) field.ErrorList {
+	switch {
+	case w.sub != nil && w.sub.Prepare != nil:
+		return w.sub.Validate
+	case w.kind.Validate != nil:
+		return w.kind.Validate
+	}
+	return w.kind.Hub().Validate
 }
 
 // dedupErrors drops complaints that the row's validation and the common one
@@ -382,11 +394,7 @@ func (w *change) validateUpdate(obj, old runtime.Object) error {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, anyPathSegment, path)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, o, path)...)
-	check := k.Validate
-	if w.sub != nil && w.sub.Prepare != nil {
-		check = w.sub.Validate
-	}
-	if check != nil {
+	if check := w.validation(); check != nil {
 		errs = append(errs, check(obj, old)...)
 	}
 	if len(errs) > 0 {

@@ -84,7 +84,7 @@ func TestServiceAccount(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		{"missing", newPod("p", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), `pods "p" is forbidden: error looking up service account ns/x: serviceaccounts "x" not found`},
+		{"missing", newPod("p", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), `pods "p" is forbidden: error looking up service account ns/x: serviceaccount "x" not found`},
 		{"mirror pod", newPod("p", mirror), ""},
 		{"mirror pod with an account", newPod("p", mirror, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" }), `pods "p" is forbidden: a mirror pod may not reference service accounts`},
 		{"mirror pod with a secret", newPod("p", mirror, secret), `pods "p" is forbidden: a mirror pod may not reference secrets`},

@@ -103,8 +103,11 @@ func refuseMirrorSecrets(r *Request, pod *corev1.Pod) error {
 func findAccount(ctx context.Context, reader Reader, namespace, name string) (*corev1.ServiceAccount, error) {
 	for try := 1; ; try++ {
 		account, err := get[*corev1.ServiceAccount](ctx, reader, core("serviceaccounts"), namespace, name)
-		if err == nil || !apierrors.IsNotFound(err) || name != "default" || try == defaultAccountWait {
+		if err == nil || !apierrors.IsNotFound(err) {
 			return account, err
+		}
+		if name != "default" || try == defaultAccountWait {
+			return nil, apierrors.NewNotFound(corev1.Resource("serviceaccount"), name)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

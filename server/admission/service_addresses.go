@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"orrery.dev/api"
 )
 
 // Addresses hands out cluster IPs and node ports to services. What a write takes
@@ -205,21 +207,34 @@ func family(v4 bool) corev1.IPFamily {
 // setFamilies fills in ipFamilyPolicy and ipFamilies.
 func (a *Addresses) setFamilies(s *corev1.Service, old *corev1.Service) error {
 	spec := &s.Spec
-	selectorless := headless(s) && len(spec.Selector) == 0
+	var before corev1.ServiceSpec
+	if old != nil {
+		before = old.Spec
+	}
+	if old != nil && staysPreferred(spec, &before) {
+		return nil
+	}
+	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+	selectorless := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicySingleStack
-		if len(spec.ClusterIPs) == 2 || len(spec.IPFamilies) == 2 || selectorless && old == nil {
+		switch {
+		case before.IPFamilyPolicy != nil:
+			policy = *before.IPFamilyPolicy
+		case selectorless:
 			policy = corev1.IPFamilyPolicyRequireDualStack
 		}
 		spec.IPFamilyPolicy = &policy
 	}
-	// Addresses that were asked for settle their families.
-	for i, text := range spec.ClusterIPs {
-		if ip, err := netip.ParseAddr(text); err == nil && len(spec.IPFamilies) == i {
-			spec.IPFamilies = append(spec.IPFamilies, family(ip.Is4()))
-		}
+	if errs := api.ValidateClusterIPs(s, before.ClusterIPs); len(errs) > 0 {
+		return invalidService(s, errs...)
 	}
-	if len(spec.IPFamilies) == 0 {
+	if errs := a.agreeFamilies(spec, &before); len(errs) > 0 {
+		return invalidService(s, errs...)
+	}
+	if len(spec.IPFamilies) == 0 && selectorless {
 		spec.IPFamilies = []corev1.IPFamily{family(a.primaryV4)}
 	}
 	if selectorless {
@@ -229,26 +244,81 @@ func (a *Addresses) setFamilies(s *corev1.Service, old *corev1.Service) error {
 		}
 		return nil
 	}
-	path := field.NewPath("spec")
-	if !a.dual && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
-		return invalidService(s, field.Invalid(path.Child("ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+	if errs := a.missingFamilies(spec); len(errs) > 0 {
+		return invalidService(s, errs...)
 	}
-	for i, f := range spec.IPFamilies {
-		if !a.dual && f != family(a.primaryV4) {
-			return invalidService(s, field.Invalid(path.Child("ipFamilies").Index(i), f, "not configured on this cluster"))
-		}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{family(a.primaryV4)}
 	}
-	switch {
-	case a.dual && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack:
+	if a.dual && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
 		addOtherFamily(spec)
-	case *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack:
-		// From two families to one: the secondary goes.
-		spec.IPFamilies = spec.IPFamilies[:1]
-		if len(spec.ClusterIPs) > 1 && old != nil && slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs) {
-			spec.ClusterIPs = spec.ClusterIPs[:1]
-		}
 	}
 	return nil
+}
+
+// staysPreferred tells that a service would have had two families if it could, and
+// has the same as before: what the cluster has become does not change it.
+func staysPreferred(is, was *corev1.ServiceSpec) bool {
+	preferred := func(p *corev1.IPFamilyPolicy) bool { return *p == corev1.IPFamilyPolicyPreferDualStack }
+	return is.IPFamilyPolicy != nil && preferred(is.IPFamilyPolicy) && (was.IPFamilyPolicy == nil || preferred(was.IPFamilyPolicy)) &&
+		is.Type == was.Type && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) && slices.Equal(is.IPFamilies, was.IPFamilies)
+}
+
+// agreeFamilies brings policy, addresses and families together.
+func (a *Addresses) agreeFamilies(is, was *corev1.ServiceSpec) field.ErrorList {
+	at := field.NewPath("spec", "ipFamilyPolicy")
+	single := *is.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	var errs field.ErrorList
+	complain := func(when bool, why string) {
+		if when {
+			errs = append(errs, field.Invalid(at, *is.IPFamilyPolicy, why))
+		}
+	}
+	if single {
+		// From two families to one: the secondary goes.
+		if len(is.ClusterIPs) > 1 && is.ClusterIP == was.ClusterIP && slices.Equal(is.ClusterIPs, was.ClusterIPs) {
+			is.ClusterIPs = is.ClusterIPs[:1]
+		}
+		if len(is.IPFamilies) > 1 && slices.Equal(is.IPFamilies, was.IPFamilies) {
+			is.IPFamilies = is.IPFamilies[:1]
+		}
+	} else {
+		complain(len(is.ClusterIPs) > 0 && len(is.ClusterIPs) < len(was.ClusterIPs), "must be 'SingleStack' to release the secondary cluster IP")
+		complain(len(is.IPFamilies) > 0 && len(is.IPFamilies) < len(was.IPFamilies), "must be 'SingleStack' to release the secondary IP family")
+	}
+	const both = "must be 'RequireDualStack' or 'PreferDualStack' when multiple "
+	complain(single && len(is.ClusterIPs) == 2, both+"cluster IPs are specified")
+	complain(single && len(is.IPFamilies) == 2, both+"IP families are specified")
+	// Addresses that were asked for settle their families.
+	for i, text := range is.ClusterIPs {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || i < len(is.IPFamilies) {
+			continue
+		}
+		if !a.has(family(ip.Is4())) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), is.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family(ip.Is4()))))
+			continue
+		}
+		is.IPFamilies = append(is.IPFamilies, family(ip.Is4()))
+	}
+	return errs
+}
+
+func (a *Addresses) has(f corev1.IPFamily) bool { return a.dual || f == family(a.primaryV4) }
+
+// missingFamilies names what a service wants that this cluster has no range for.
+func (a *Addresses) missingFamilies(spec *corev1.ServiceSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if !a.dual && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+	}
+	for i, f := range spec.IPFamilies {
+		if !a.has(f) {
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(i), f, "not configured on this cluster"))
+		}
+	}
+	return errs
 }
 
 func addOtherFamily(spec *corev1.ServiceSpec) {
@@ -267,9 +337,6 @@ func (w *assignment) takeIPs(ctx context.Context) error {
 	if headless(w.service) {
 		spec.ClusterIP, spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 		return nil
-	}
-	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
-		spec.ClusterIPs = []string{spec.ClusterIP}
 	}
 	for i, f := range spec.IPFamilies {
 		if i >= len(spec.ClusterIPs) {

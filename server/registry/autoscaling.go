@@ -37,8 +37,7 @@ func autoscalingV1(stored *Kind) []*Kind {
 	}
 	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
-		Validate: api.ValidateHorizontalPodAutoscalerV1,
-		Columns:  hpaColumns(), Row: hpaV1Row,
+		Columns: hpaColumns(), Row: hpaV1Row,
 		Default:    api.DefaultHorizontalPodAutoscalerV1,
 		Store:      stored,
 		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.HPAToV2(as[old](o)) },

@@ -59,7 +59,7 @@ func selectOwnPods(j *batchv1.Job) {
 		"controller-uid": uid, batchv1.ControllerUidLabel: uid,
 		"job-name": j.Name, batchv1.JobNameLabel: j.Name,
 	} {
-		if labels[name] == "" {
+		if _, ok := labels[name]; !ok {
 			labels[name] = value
 		}
 	}
@@ -70,7 +70,7 @@ func selectOwnPods(j *batchv1.Job) {
 	if j.Spec.Selector.MatchLabels == nil {
 		j.Spec.Selector.MatchLabels = map[string]string{}
 	}
-	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
+	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
 	}
 	if len(j.Labels) == 0 {

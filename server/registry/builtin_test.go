@@ -93,9 +93,14 @@ func TestRowsAreWhole(t *testing.T) {
 			k.Default(obj)
 		}
 		if k.Validate != nil {
-			k.Validate(obj, nil)
-			k.Validate(obj, k.New())
-			k.Validate(k.New(), nil)
+			hub := k.Hub()
+			empty := hub.New()
+			if hub == k {
+				empty = obj
+			}
+			k.Validate(empty, nil)
+			k.Validate(empty, hub.New())
+			k.Validate(hub.New(), nil)
 		}
 		if k.Fields != nil && len(k.Fields(obj)) == 0 {
 			t.Errorf("%s: no fields of an empty object", name)

@@ -85,7 +85,7 @@ func namespaceKind(gv schema.GroupVersion) *Kind {
 				spec := ns.Spec
 				*ns = *old.DeepCopy()
 				ns.Spec = spec
-			}, nil),
+			}, api.ValidateNamespaceFinalize),
 		},
 	}.erase(gv)
 }
@@ -116,7 +116,7 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateResourceQuota,
 		Columns:  quotaColumns(), Row: quotaRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": checked(parts.sub(), api.ValidateResourceQuotaStatus)},
 	}.erase(gv)
 }
 
@@ -202,7 +202,7 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 		Default: api.DefaultPersistentVolumeClaim,
 		Prepare: func(c, old *corev1.PersistentVolumeClaim) {
 			parts.prepare(c, old)
-			api.SetClaimSource(c)
+			api.SetClaimSource(c, old)
 			if old == nil {
 				c.Status.Phase = corev1.ClaimPending
 			}

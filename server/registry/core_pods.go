@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,7 +54,7 @@ func preparePod(pod, old *corev1.Pod) {
 		if len(pod.Spec.SchedulingGates) > 0 {
 			pod.Status.Conditions = []corev1.PodCondition{{
 				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-				Message: "Scheduling is blocked due to non-empty scheduling gates",
+				Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.Now(),
 			}}
 		}
 	}

@@ -54,7 +54,9 @@ type Kind struct {
 	// there; the user comes in ctx, see WithUser.
 	Prepare func(ctx context.Context, obj, old runtime.Object)
 	// Validate runs after admission. old is nil on create. Metadata is
-	// validated by the server for every kind; this is the rest.
+	// validated by the server for every kind; this is the rest. It gets objects of
+	// the version that writes are worked on in (see Hub), whose Validate counts
+	// where this is nil.
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// Warn returns the Warning headers for a write. old is nil on create.
 	Warn func(obj, old runtime.Object) []string

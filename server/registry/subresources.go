@@ -33,8 +33,14 @@ func view[T any](verbs []string, keep func(obj, old *T), validate func(obj, old 
 		Prepare: func(_ context.Context, obj, old runtime.Object) { keep(as[T](obj), own[T](old)) },
 	}
 	if validate != nil {
-		s.Validate = func(obj, old runtime.Object) field.ErrorList { return validate(as[T](obj), as[T](old)) }
+		return checked(s, validate)
 	}
+	return s
+}
+
+// checked gives a view its validation.
+func checked[T any](s Subresource, validate func(obj, old *T) field.ErrorList) Subresource {
+	s.Validate = func(obj, old runtime.Object) field.ErrorList { return validate(as[T](obj), as[T](old)) }
 	return s
 }
 
