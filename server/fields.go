@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
@@ -36,10 +39,38 @@ func NewFieldTypes(kinds *registry.Table) *FieldTypes {
 	return &FieldTypes{
 		kinds: kinds,
 		builtIn: sync.OnceValue(func() managedfields.TypeConverter {
-			return applyconfigurations.NewTypeConverter(scheme.Scheme)
+			return &trusting{TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)}
 		}),
 		custom: map[*registry.Kind]managedfields.TypeConverter{},
 	}
+}
+
+// trusting spares objects of Go types the check against their schemas, which they
+// cannot but fit. What is applied, in which duplicates are an error, is checked.
+type trusting struct {
+	managedfields.TypeConverter
+	shapes sync.Map // by kind: a typed value with its schema
+}
+
+// ObjectToTyped makes an object what merges work on.
+func (t *trusting) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	if _, ok := obj.(runtime.Unstructured); ok || !slices.Contains(options, typed.AllowDuplicates) {
+		return t.TypeConverter.ObjectToTyped(obj, options...)
+	}
+	kind := obj.GetObjectKind().GroupVersionKind()
+	if shape, ok := t.shapes.Load(kind); ok {
+		content, err := value.NewValueReflect(obj)
+		if err != nil {
+			return nil, err
+		}
+		shape := shape.(*typed.TypedValue)
+		return typed.AsTypedUnvalidated(content, shape.Schema(), shape.TypeRef()), nil
+	}
+	checked, err := t.TypeConverter.ObjectToTyped(obj, options...)
+	if err == nil {
+		t.shapes.Store(kind, typed.AsTypedUnvalidated(nil, checked.Schema(), checked.TypeRef()))
+	}
+	return checked, err
 }
 
 // Of is how the fields of a kind are merged.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,12 @@ import (
 
 // gzipFrom is the size above which a reply is worth compressing.
 const gzipFrom = 128 * 1024
+
+// compressors are used again: each has its own megabyte.
+var compressors = sync.Pool{New: func() any {
+	compressor, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
+	return compressor
+}}
 
 // writeObject answers with one object in the negotiated encoding.
 func writeObject(w http.ResponseWriter, r *http.Request, out mediaType, code int, obj runtime.Object, kind schema.GroupVersionKind) error {
@@ -78,8 +85,12 @@ func beginBody(w http.ResponseWriter, r *http.Request, contentType string, code,
 		header.Set("Content-Encoding", "gzip")
 		header.Add("Vary", "Accept-Encoding")
 		w.WriteHeader(code)
-		compressor, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for unknown levels only
-		return compressor, func() { compressor.Close() }
+		compressor := compressors.Get().(*gzip.Writer)
+		compressor.Reset(w)
+		return compressor, func() {
+			compressor.Close()
+			compressors.Put(compressor)
+		}
 	}
 	w.WriteHeader(code)
 	if r.Method == http.MethodHead {

@@ -56,8 +56,9 @@ func DefaultProxyHeaders() ProxyHeaders {
 // Authenticator tells who sent a request. It implements authenticator.Request
 // and, for token reviews, authenticator.Token.
 type Authenticator struct {
-	config Config
-	tokens *tokenCache
+	config       Config
+	tokens       *tokenCache
+	certificates certificates
 }
 
 var (
@@ -140,7 +141,7 @@ func (a *Authenticator) byProxy(req *http.Request) (*authenticator.Response, boo
 		return nil, false, nil
 	}
 	cert := req.TLS.PeerCertificates[0]
-	if err := verify(req, a.config.ProxyCAs()); err != nil {
+	if err := a.certificates.verify(req.TLS.PeerCertificates, a.config.ProxyCAs()); err != nil {
 		return nil, false, nil
 	}
 	if len(a.config.ProxyNames) > 0 && !slices.Contains(a.config.ProxyNames, cert.Subject.CommonName) {
@@ -219,7 +220,7 @@ func (a *Authenticator) byCertificate(req *http.Request) (*authenticator.Respons
 		return nil, false, nil
 	}
 	cert := req.TLS.PeerCertificates[0]
-	if err := verify(req, a.config.ClientCAs()); err != nil {
+	if err := a.certificates.verify(req.TLS.PeerCertificates, a.config.ClientCAs()); err != nil {
 		return nil, false, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", cert.SerialNumber, cert.SubjectKeyId, cert.AuthorityKeyId, err)
 	}
 	if cert.Subject.CommonName == "" {
@@ -231,16 +232,6 @@ func (a *Authenticator) byCertificate(req *http.Request) (*authenticator.Respons
 		Groups: cert.Subject.Organization,
 		Extra:  map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
 	}}, true, nil
-}
-
-func verify(req *http.Request, roots *x509.CertPool) error {
-	chain := req.TLS.PeerCertificates
-	intermediates := x509.NewCertPool()
-	for _, cert := range chain[1:] {
-		intermediates.AddCert(cert)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return err
 }
 
 var errInvalidToken = errors.New("invalid bearer token")

@@ -64,7 +64,7 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		GroupVersionKind: gv.WithKind(name), Deprecated: k.Deprecated,
 		Plural: k.Plural, Singular: orElse(k.Singular, lower(name)),
 		Short: k.Short, Categories: k.In, Namespaced: !k.Cluster, Verbs: k.Verbs,
-		New: newObject[T], NewList: newObject[L],
+		New: newObject[T], NewList: newObject[L], typed: true,
 		Store: k.Store, ToStored: k.ToStored, FromStored: k.FromStored,
 		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
 		ValidName:             k.ValidName,

@@ -26,6 +26,7 @@ type Kind struct {
 
 	// New and NewList make empty objects of this version.
 	New, NewList func() runtime.Object
+	typed        bool // they are of a Go type
 
 	// Store names the kind that is stored when this row is another served
 	// version of it (autoscaling/v1 of autoscaling/v2, events.k8s.io of core
@@ -169,6 +170,9 @@ func (k *Kind) Hub() *Kind {
 // Unstructured reports whether the kind's objects are unstructured: a custom
 // resource.
 func (k *Kind) Unstructured() bool {
+	if k.typed {
+		return false
+	}
 	_, ok := k.New().(runtime.Unstructured)
 	return ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/btree"
 )
@@ -67,7 +68,7 @@ func (c *Collection) apply(all []prepared) {
 		c.put(p)
 	}
 	c.dropKept()
-	c.window.ring()
+	c.ring()
 	if len(corrupt) > 0 {
 		c.store.options.Log.Error("stored object cannot be read", "resource", c.resource.String(), "err", errors.Join(corrupt...))
 	}
@@ -209,4 +210,15 @@ func (c *Collection) restart(items map[string]prepared, rev int64) {
 	}
 	c.rev = rev
 	c.window.restart(rev)
+}
+
+// ring wakes the watchers, or has them woken a little later. Caller holds mu.
+func (c *Collection) ring() {
+	if wait := c.window.ring(); wait > 0 {
+		time.AfterFunc(wait, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.window.ringAll()
+		})
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -37,13 +36,12 @@ func (r *Resource) encode(obj runtime.Object) ([]byte, error) {
 		return b.Bytes(), err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(r.Kind)
-	var b bytes.Buffer
 	if r.JSON {
+		var b bytes.Buffer
 		err = json.NewEncoder(&b).Encode(obj)
-	} else {
-		err = protobuf.NewSerializer(nil, nil).Encode(obj, &b)
+		return b.Bytes(), err
 	}
-	return b.Bytes(), err
+	return encodeProtobuf(r.Kind, obj)
 }
 
 // decode makes an object of stored bytes, in any encoding and of any version that is

@@ -32,7 +32,7 @@ type Item struct {
 	value    []byte    // as stored, unsealed; nil: object is all there is
 	object   atomic.Pointer[decoded]
 	encoded  encodings
-	message  protobufForm
+	message  messageForm
 }
 
 // decoded is an object in memory.
@@ -55,6 +55,12 @@ func NewItem(obj runtime.Object) *Item {
 
 // Object is the object, which must never be changed: deep-copy it first.
 func (i *Item) Object() runtime.Object {
+	d := i.decoded()
+	d.idle.end()
+	return d.obj
+}
+
+func (i *Item) decoded() *decoded {
 	d := i.object.Load()
 	if d == nil {
 		obj, err := i.resource.decode(i.value)
@@ -64,8 +70,7 @@ func (i *Item) Object() runtime.Object {
 		d = &decoded{obj: i.stamp(obj)}
 		i.object.Store(d)
 	}
-	d.idle.end()
-	return d.obj
+	return d
 }
 
 // stamp gives an object that nobody else has seen yet the item's revision.
@@ -133,6 +138,7 @@ type encoding struct {
 	bytes []byte
 	err   error
 	idle  idleness
+	again bool // it was asked for more than once
 }
 
 func (e *encodings) of(form string) *encoding {
@@ -140,6 +146,7 @@ func (e *encodings) of(form string) *encoding {
 	defer e.mu.Unlock()
 	for _, enc := range e.all {
 		if enc.form == form {
+			enc.again = true
 			return enc
 		}
 	}

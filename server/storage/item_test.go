@@ -28,13 +28,13 @@ func TestTidy(t *testing.T) {
 		t.Fatal(err)
 	}
 	obj := item.Object().(*corev1.Pod)
-	for range idleObject {
+	for range idleOnce {
 		c.tidy()
 	}
 	if item.Object() != runtime.Object(obj) {
 		t.Error("the object was let go of too soon")
 	}
-	for range idleEncoding + 1 {
+	for range idleShared + 1 {
 		c.tidy()
 	}
 	if item.object.Load() != nil || item.encoded.all != nil {

@@ -3,10 +3,13 @@ package storage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Message is an object's protobuf message in two pieces, of which the second is
@@ -19,11 +22,10 @@ func (m Message) Len() int { return len(m.Head) + len(m.Rest) }
 // errNoProtobuf says that a kind has no protobuf form.
 var errNoProtobuf = errors.New("no protobuf form")
 
-// protobufForm remembers how an item's message is had: as a rule out of the value,
-// by putting the revision in. Where the two differ in more than that (whoever
-// wrote the value left out what is a default by now) the message is encoded, and
-// kept.
-type protobufForm struct {
+// messageForm is how an item's message is had: as a rule out of the value, by
+// putting the revision in. Where the two differ in more than that (whoever wrote
+// the value left out what is a default by now) the message is encoded, and kept.
+type messageForm struct {
 	once    sync.Once
 	spliced bool
 	encoded []byte
@@ -34,14 +36,14 @@ type protobufForm struct {
 func (i *Item) Protobuf() (Message, error) {
 	spliced, ok := i.splice()
 	i.message.once.Do(func() {
-		m, canEncode := i.Object().(interface{ Marshal() ([]byte, error) })
+		m, canEncode := i.decoded().obj.(interface{ Marshal() ([]byte, error) })
 		if !canEncode {
 			i.message.err = errNoProtobuf
 			return
 		}
-		i.message.encoded, i.message.err = m.Marshal()
-		if ok && i.message.err == nil && spliced.equals(i.message.encoded) {
-			i.message.spliced, i.message.encoded = true, nil
+		encoded, err := m.Marshal()
+		if i.message.spliced = err == nil && ok && spliced.equals(encoded); !i.message.spliced {
+			i.message.encoded, i.message.err = encoded, err
 		}
 	})
 	if i.message.spliced {
@@ -54,9 +56,15 @@ func (m Message) equals(whole []byte) bool {
 	return len(whole) == m.Len() && bytes.Equal(whole[:len(m.Head)], m.Head) && bytes.Equal(whole[len(m.Head):], m.Rest)
 }
 
-// Numbers of fields: of runtime.Unknown, of every kind's message, of its metadata.
+// Numbers of fields: of runtime.Unknown, of its TypeMeta, of every kind's message,
+// of its metadata.
 const (
+	unknownType     = 1
 	unknownRaw      = 2
+	unknownEncoding = 3
+	unknownContent  = 4
+	typeVersion     = 1
+	typeKind        = 2
 	objectMeta      = 1
 	resourceVersion = 6
 )
@@ -85,7 +93,7 @@ func (i *Item) splice() (Message, bool) {
 	head := protowire.AppendTag(make([]byte, 0, at+len(version)+16), objectMeta, protowire.BytesType)
 	head = protowire.AppendVarint(head, uint64(len(fields)+len(version)))
 	head = append(head, fields[:at]...)
-	head = protowire.AppendString(protowire.AppendTag(head, resourceVersion, protowire.BytesType), version)
+	head = appendString(head, resourceVersion, version)
 	before := protowire.SizeTag(objectMeta) + protowire.SizeBytes(len(fields)) - len(fields)
 	return Message{Head: head, Rest: message[before+at+emptySize:]}, true
 }
@@ -105,4 +113,29 @@ func find(message []byte, number protowire.Number) (content []byte, at int, ok b
 		at += size
 	}
 	return nil, 0, false
+}
+
+// encodeProtobuf makes a value: prefix, and a runtime.Unknown with the message.
+func encodeProtobuf(kind schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
+	message, ok := obj.(interface {
+		Size() int
+		MarshalToSizedBuffer([]byte) (int, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("%T: %w", obj, errNoProtobuf)
+	}
+	version, name := kind.ToAPIVersionAndKind()
+	typeMeta := appendString(appendString(nil, typeVersion, version), typeKind, name)
+	head := appendString(append(make([]byte, 0, 256), envelope...), unknownType, string(typeMeta))
+	size := message.Size()
+	head = protowire.AppendVarint(protowire.AppendTag(head, unknownRaw, protowire.BytesType), uint64(size))
+	tail := appendString(appendString(nil, unknownEncoding, ""), unknownContent, "")
+	value := make([]byte, len(head)+size, len(head)+size+len(tail))
+	copy(value, head)
+	_, err := message.MarshalToSizedBuffer(value[len(head):])
+	return append(value, tail...), err
+}
+
+func appendString(b []byte, number protowire.Number, value string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), value)
 }

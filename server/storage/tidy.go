@@ -8,12 +8,13 @@ import (
 )
 
 // What can be made again is let go of when it was not asked for through several
-// looks in a row: objects soon, as they are heavy and quickly decoded, encodings
-// after some minutes, as they are light, and make long lists cheap.
+// looks in a row: objects soon, as they are heavy and quickly decoded, and so what
+// was encoded for one reader only. What many have asked for stays some minutes: it
+// makes long lists cheap.
 const (
 	lookInterval  = 10 * time.Second
-	idleObject    = 2
-	idleEncoding  = 30
+	idleOnce      = 2
+	idleShared    = 30
 	worthSweeping = 1000 // things let go of, from which memory is handed back at once
 )
 
@@ -54,7 +55,10 @@ func (s *Store) tidy(ctx context.Context) {
 // tidy looks at all items once, those of former states included.
 func (c *Collection) tidy() (dropped int) {
 	c.snapshot().tree.Ascend(func(i *Item) bool {
-		dropped += i.tidy(idleEncoding)
+		if d := i.object.Load(); d != nil && d.idle.looks.Load() == idleOnce {
+			_, _ = i.Protobuf() // learns whether it can be spliced, while there is something to learn from
+		}
+		dropped += i.tidy()
 		return true
 	})
 	c.mu.Lock()
@@ -62,27 +66,31 @@ func (c *Collection) tidy() (dropped int) {
 	c.window.expire(time.Now())
 	for n := c.window.first; n < c.window.next; n++ {
 		if prev := c.window.at(n).prev; prev != nil {
-			dropped += prev.tidy(idleObject) // only watchers that are behind ask for it
+			dropped += prev.tidy()
 		}
 	}
 	return dropped
 }
 
 // tidy lets go of what has been idle, and counts it.
-func (i *Item) tidy(idleEncoding int32) (dropped int) {
-	if d := i.object.Load(); d != nil && i.value != nil && d.idle.lasts(idleObject) {
+func (i *Item) tidy() (dropped int) {
+	if d := i.object.Load(); d != nil && i.value != nil && d.idle.lasts(idleOnce) {
 		i.object.Store(nil)
 		dropped++
 	}
-	return dropped + i.encoded.tidy(idleEncoding)
+	return dropped + i.encoded.tidy()
 }
 
-func (e *encodings) tidy(idle int32) (dropped int) {
+func (e *encodings) tidy() (dropped int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	kept := e.all[:0]
 	for _, enc := range e.all {
-		if !enc.idle.lasts(idle) {
+		most := int32(idleOnce)
+		if enc.again {
+			most = idleShared
+		}
+		if !enc.idle.lasts(most) {
 			kept = append(kept, enc)
 		}
 	}

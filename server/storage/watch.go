@@ -135,11 +135,17 @@ func (w *Watcher) position(rev int64) error {
 // join subscribes to the narrowest topic. The changes before that are looked at
 // once, here. Caller holds c.mu.
 func (w *Watcher) join(ctx context.Context) {
+	win := &w.c.window
 	field, value, ok := w.sel.topic()
 	if !ok {
+		win.watchers++
+		context.AfterFunc(ctx, func() {
+			w.c.mu.Lock()
+			defer w.c.mu.Unlock()
+			win.watchers--
+		})
 		return
 	}
-	win := &w.c.window
 	t := win.subscribe(field, value)
 	var older []int64
 	for n := w.pos; n <= t.dropped && n < win.next; n++ {

@@ -151,10 +151,14 @@ func (p pair) take(t *testing.T, s *server, name string, run func(*server) (samp
 	t.Helper()
 	if *profile != "" && s == p.ours {
 		var profiling sync.WaitGroup
-		profiling.Go(func() { s.profile(t, name, "profile?seconds=1") })
+		s.begun = func() { profiling.Go(func() { s.profile(t, name, "profile?seconds=2") }) }
 		defer profiling.Wait()
 	}
-	taken, err := run(s)
+	err := s.reconnect()
+	var taken sample
+	if err == nil {
+		taken, err = run(s)
+	}
 	if err != nil {
 		t.Fatalf("%s of %s: %v", name, s.Name, err)
 	}

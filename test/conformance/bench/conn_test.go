@@ -84,6 +84,9 @@ func (c *conn) do(r request) (reply, error) {
 	return got, err
 }
 
+// try makes a small request.
+func (c *conn) try() error { return done(c.must(request{method: http.MethodGet, path: "/readyz"})) }
+
 // must is do for what has to succeed.
 func (c *conn) must(r request) (reply, error) {
 	got, err := c.do(r)

@@ -19,6 +19,9 @@ type measure struct {
 
 // sample takes the times around do, which returns how many operations it did.
 func (s *server) sample(do func() (int64, error)) (sample, error) {
+	if s.begun != nil {
+		s.begun()
+	}
 	cpu, etcd, err := s.usage()
 	if err != nil {
 		return sample{}, err
@@ -97,9 +100,13 @@ const (
 	leastListTime = 700 * time.Millisecond
 )
 
-// lists reads all pods again and again, in pages if the query asks for them.
+// lists reads all pods again and again, in pages if the query asks for them. The
+// first time does not count: it is ours that keeps what it has encoded.
 func (s *server) lists(query, accept string, gzip bool) (sample, error) {
 	c := s.clients[0]
+	if err := listAll(c, query, accept, gzip); err != nil {
+		return sample{}, err
+	}
 	return s.sample(func() (n int64, err error) {
 		for begin := time.Now(); n < leastLists || time.Since(begin) < leastListTime; n++ {
 			if err := listAll(c, query, accept, gzip); err != nil {

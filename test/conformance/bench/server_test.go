@@ -21,6 +21,7 @@ type server struct {
 	host    string
 	tls     *tls.Config
 	clients []*conn
+	begun   func()       // called when the measured part of a measure begins; may be nil
 	created atomic.Int64 // pods made by create, to name the next
 	touched atomic.Int64 // patches, to make each another
 }
@@ -50,11 +51,28 @@ func (s *server) connect(n int) ([]*conn, error) {
 		if conns[i], err = dial(s.host, s.tls); err != nil {
 			return nil, err
 		}
-		if _, err := conns[i].must(request{method: http.MethodGet, path: "/readyz"}); err != nil {
+		if err := conns[i].try(); err != nil {
 			return nil, err
 		}
 	}
 	return conns, nil
+}
+
+// reconnect replaces the connections that the server has closed, as it does to
+// idle ones.
+func (s *server) reconnect() error {
+	for i, c := range s.clients {
+		if c.try() == nil {
+			continue
+		}
+		c.close()
+		fresh, err := s.connect(1)
+		if err != nil {
+			return err
+		}
+		s.clients[i] = fresh[0]
+	}
+	return nil
 }
 
 // The objects that are measured with.
@@ -80,7 +98,7 @@ func createPod(n int64) request {
 // patchStatus is what a node agent tells of a pod; change makes it another each
 // time.
 func patchStatus(n, change int64) request {
-	body := strings.ReplaceAll(statusTemplate, "$N", strconv.FormatInt(change%1000, 10))
+	body := strings.NewReplacer("$N", fmt.Sprint(change), "$ADDRESS", fmt.Sprint(n%250+1)).Replace(statusTemplate)
 	return request{method: http.MethodPatch, path: podsPath + "/" + podName(n) + "/status", contentType: "application/strategic-merge-patch+json", body: []byte(body)}
 }
 
