@@ -82,6 +82,7 @@ interchange: build conformance-runner ## Mix upstream's API server, scheduler an
 	go test -C test/conformance -count=1 -timeout 30m -run "$$FOCUS" ./interchange -args -orrery=$(CURDIR)/bin/orrery
 
 differential: build conformance-runner ## Send upstream's API server and ours the same requests and compare (FOCUS=)
+	bin/conformance/conformance build kube-apiserver kubectl
 	go test -C test/conformance -count=1 -v -timeout 30m ./differential -args -orrery=$(CURDIR)/bin/orrery -focus="$$FOCUS"
 
 bench-compare: build conformance-runner ## Measure upstream's API server and ours, in turns (FOCUS= ROUNDS=)

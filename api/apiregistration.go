@@ -29,18 +29,23 @@ func AddAPIRegistration(s *runtime.Scheme) error {
 //
 // +k8s:openapi-gen=true
 type APIService struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is what every object has; the name is the version and the group, with a dot between.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              APIServiceSpec   `json:"spec,omitempty"`
-	Status            APIServiceStatus `json:"status,omitempty"`
+	// spec says which server it is.
+	Spec APIServiceSpec `json:"spec,omitempty"`
+	// status says whether it answers.
+	Status APIServiceStatus `json:"status,omitempty"`
 }
 
 // APIServiceList is a list of APIService.
 // +k8s:openapi-gen=true
 type APIServiceList struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is what every list has.
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []APIService `json:"items"`
+	// items are the list.
+	Items []APIService `json:"items"`
 }
 
 // APIServiceSpec is what is registered. Without a Service the group and version

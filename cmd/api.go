@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -10,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -116,19 +116,21 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	config := server.Config{
 		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
 		Authenticator: authn, Authorizer: authz, Rules: authz,
-		Documents: documents{openapi.New(kinds, openapi.Options{Version: kubernetesVersion, Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port))})}, Tokens: issuer,
+		Documents: openapi.New(kinds, openapi.Options{Version: release(), Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port)), Logs: o.logs, CBOR: o.cbor}), Tokens: issuer,
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
-		Bootstrap:          []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		Bootstrap:          server.StepsOf(auth.BootstrapSteps(store)),
 		ProxyCertificate:   proxyCertificate,
 		AuthenticationInfo: info,
-		Health:             append([]server.HealthCheck{{Name: "rbac-synced", Ready: true, Run: synced(authz)}}, sealing.health()...),
+		Health:             sealing.health(),
+		Hooks:              hooks(addresses, proxyCertificate),
+		Synced:             synced(authz),
 		Metrics:            metrics,
 		Audit:              auditor,
 		CBOR:               o.cbor,
 		Components:         o.components,
-		Extra:              map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass},
+		Extra:              o.extra(parts, map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass}),
 		Public:             map[string]http.Handler{web.Prefix: dashboard},
 		Log:                log,
 	}
@@ -153,6 +155,31 @@ func synced(authz *auth.Authorizer) func(context.Context) error {
 			return errors.New("roles and bindings have not been read yet")
 		}
 	}
+}
+
+// extra adds what the server tells those who debug it.
+func (o *apiOptions) extra(parts *apiParts, to map[string]http.Handler) map[string]http.Handler {
+	pages := zpages{component: "apiserver", flags: o.given, paths: func() []string { return parts.server.Paths() }}
+	maps.Copy(to, pages.handlers())
+	if o.logs {
+		to["/logs/"] = http.StripPrefix("/logs/", http.FileServer(http.Dir("/var/log")))
+	}
+	return to
+}
+
+// hooks are the parts that start beside the server, and tell how far they are.
+func hooks(addresses *admission.Addresses, proxy func() (*tls.Certificate, error)) []server.HealthCheck {
+	all := []server.HealthCheck{
+		{Name: "start-service-ip-repair-controllers", Run: addresses.Repaired},
+		{Name: "start-kubernetes-service-cidr-controller", Run: addresses.Repaired},
+	}
+	if proxy != nil {
+		all = append(all, server.HealthCheck{Name: "aggregator-reload-proxy-client-cert", Run: func(context.Context) error {
+			_, err := proxy()
+			return err
+		}})
+	}
+	return all
 }
 
 // proxyCertificate is what aggregated API servers know us by; nil: none.
@@ -217,28 +244,6 @@ func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, type
 	return addresses, chain, nil
 }
 
-// documents serves discovery and OpenAPI over HTTP.
-type documents struct{ *openapi.Documents }
-
-func (d documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	h := w.Header()
-	if doc.Public {
-		h.Set("Cache-Control", "public")
-	}
-	if doc.Varies {
-		h.Set("Vary", "Accept")
-	}
-	h.Set("Content-Type", doc.ContentType)
-	// ServeContent answers If-None-Match by the ETag.
-	h.Set("ETag", strconv.Quote(doc.ETag))
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(doc.Body))
-}
-
 // ServeHTTP hands a request to the server, for those that have to be made before
 // it and call it later.
 func (p *apiParts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -270,9 +275,17 @@ func (o *apiOptions) tokenIssuer(store *storage.Store) (*auth.Issuer, error) {
 		return nil, fmt.Errorf("--service-account-max-token-expiration: the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
 	}
 	return auth.NewIssuer(auth.IssuerConfig{
-		URL: o.accounts.issuers[0], Also: o.accounts.issuers[1:], Key: key, Others: others, Audiences: o.apiAudiences(), JWKSURL: o.accounts.jwksURI,
+		URL: o.accounts.issuers[0], Also: o.accounts.issuers[1:], Key: key, Others: others, Audiences: o.apiAudiences(), JWKSURL: o.keysURL(),
 		MaxLife: o.accounts.maxLife, NotExtended: !o.accounts.extend, Reader: store, Writer: store,
 	})
+}
+
+// keysURL is where others find the keys of tokens; empty: at the issuer.
+func (o *apiOptions) keysURL() string {
+	if ip := net.ParseIP(o.advertise); o.accounts.jwksURI != "" || ip == nil || ip.IsUnspecified() {
+		return o.accounts.jwksURI
+	}
+	return "https://" + net.JoinHostPort(o.advertise, strconv.Itoa(o.port)) + "/openid/v1/jwks"
 }
 
 func (o *apiOptions) kubeletTLS() (*tls.Config, error) {

@@ -46,6 +46,8 @@ type apiOptions struct {
 	flow                               flowFlags
 	cbor                               bool
 	ignored                            ignoredFlags
+	logs                               bool
+	given                              *pflag.FlagSet // all of these, for /flagz
 
 	// components are asked for componentstatuses; nil: those on this machine.
 	components []server.Check
@@ -73,6 +75,7 @@ func newAPIServerCommand() *cobra.Command {
 
 // flags binds the flags. What is not given on a command line has its default.
 func (o *apiOptions) flags(f *pflag.FlagSet) {
+	o.given = f
 	f.StringSliceVar(&o.etcdServers, "etcd-servers", []string{"https://127.0.0.1:2379"}, "URLs of etcd's members")
 	f.StringVar(&o.etcdCA, "etcd-cafile", "", "authority of etcd's certificates")
 	f.StringVar(&o.etcdCert, "etcd-certfile", "", "client certificate for etcd")
@@ -92,6 +95,7 @@ func (o *apiOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "names of front proxies (default: any that the authority vouches for)")
 	f.StringVar(&o.serviceCIDR, "service-cluster-ip-range", "10.96.0.0/12", "addresses of Services")
 	auditFlags(&o.audit, f)
+	f.BoolVar(&o.logs, "enable-logs-handler", false, "serve this machine's /var/log at /logs")
 	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
 	o.authn.flags(f)
 	o.accounts.flags(f)

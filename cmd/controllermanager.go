@@ -37,7 +37,9 @@ func newControllerManagerCommand() *cobra.Command {
 			metrics := newRegistry()
 			o.Metrics = metrics
 			return together(c.Context(),
-				func(ctx context.Context) error { return serveHealth(ctx, address, metrics) },
+				func(ctx context.Context) error {
+					return serveHealth(ctx, address, metrics, zpages{component: "kube-controller-manager", flags: c.Flags()})
+				},
 				func(ctx context.Context) error { return controllers.Run(ctx, o) })
 		},
 	}

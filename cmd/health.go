@@ -27,16 +27,21 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// serveHealth answers /healthz, /livez, /readyz and /metrics over TLS until ctx
-// ends. It listens on loopback with a certificate made for the occasion, as the
+// serveHealth answers /healthz, /livez, /readyz, /metrics and the pages for those
+// who debug over TLS until ctx ends. It listens on loopback with a certificate made for the occasion, as the
 // components of upstream do: who asks is on this machine already.
-func serveHealth(ctx context.Context, address string, metrics prometheus.Gatherer) error {
+func serveHealth(ctx context.Context, address string, metrics prometheus.Gatherer, pages zpages) error {
 	certificate, err := selfSigned()
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+	served := []string{"/healthz", "/livez", "/readyz"}
+	pages.paths = func() []string { return append(served, "/metrics", "/flagz", "/statusz") }
+	for path, page := range pages.handlers() {
+		mux.Handle(path, page)
+	}
+	for _, path := range served {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	}
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))

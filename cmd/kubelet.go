@@ -58,6 +58,7 @@ upwards from the configuration's.`,
 				}
 			}
 			o.PodLogsDir = o.Kubelet.PodLogsDir
+			o.Pages = zpages{component: "kubelet", flags: c.Flags(), paths: nodeagent.Paths}.handlers()
 			if o.Runtime, o.Images, err = runtime.Connect(c.Context(), o.Kubelet.ContainerRuntimeEndpoint); err != nil {
 				return err
 			}

@@ -17,6 +17,9 @@ func newProxyCommand() *cobra.Command {
 			if o.REST, err = where.config("kube-proxy"); err != nil {
 				return err
 			}
+			o.Pages = zpages{component: "kube-proxy", flags: c.Flags(), paths: func() []string {
+				return []string{"/flagz", "/healthz", "/metrics", "/proxyMode", "/statusz"}
+			}}.handlers()
 			return proxy.Run(c.Context(), o)
 		},
 	}

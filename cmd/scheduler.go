@@ -22,7 +22,9 @@ func newSchedulerCommand() *cobra.Command {
 			}
 			metrics := newRegistry()
 			return together(c.Context(),
-				func(ctx context.Context) error { return serveHealth(ctx, address, metrics) },
+				func(ctx context.Context) error {
+					return serveHealth(ctx, address, metrics, zpages{component: "kube-scheduler", flags: c.Flags()})
+				},
 				func(ctx context.Context) error {
 					return scheduler.Run(ctx, scheduler.Config{Clients: clients, Name: name, LeaderElect: elect, Log: log, Metrics: metrics})
 				})

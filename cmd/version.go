@@ -25,11 +25,22 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
+// release is the version without the number of the patch: "1.37".
+func release() string {
+	parts := strings.Split(strings.TrimPrefix(kubernetesVersion, "v"), ".")
+	return parts[0] + "." + parts[1]
+}
+
+// oldestCompatible is the minor release whose clients and components we get along
+// with, too.
+const oldestCompatible = "36"
+
 // versionInfo is the body of /version.
 func versionInfo() version.Info {
-	parts := strings.Split(strings.TrimPrefix(kubernetesVersion, "v"), ".")
+	major, minor, _ := strings.Cut(release(), ".")
 	return version.Info{
-		Major: parts[0], Minor: parts[1],
+		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: minor,
+		MinCompatibilityMajor: major, MinCompatibilityMinor: oldestCompatible,
 		GitVersion: kubernetesVersion, GitTreeState: "clean",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}

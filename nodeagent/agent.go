@@ -48,6 +48,9 @@ type Config struct {
 
 	RootDir    string // pods' directories and volumes
 	PodLogsDir string
+	// Pages are further ones of the HTTP API, by path; callers need access to the
+	// node subresource of that name.
+	Pages map[string]http.Handler
 
 	// PodCIDR is told the node's share of the pods' addresses, as soon as it is
 	// known and whenever it changes: the network can then be configured.

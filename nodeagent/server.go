@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type route struct {
 
 // routes lists all paths of the HTTP API.
 func (a *Agent) routes() []route {
-	return []route{
+	routes := []route{
 		{"GET /healthz", "healthz", a.serveHealth},
 		{"GET /healthz/{check}", "healthz", a.serveHealth},
 		{"GET /pods", "pods", a.servePods},
@@ -52,6 +53,20 @@ func (a *Agent) routes() []route {
 		{"GET /logs/", "log", a.serveSystemLogs},
 		{"GET /checkpoint/", "checkpoint", http.NotFound},
 	}
+	for path, page := range a.cfg.Pages {
+		routes = append(routes, route{"GET " + path, strings.Trim(path, "/"), page.ServeHTTP})
+	}
+	return routes
+}
+
+// Paths are those of the HTTP API, of whatever agent.
+func Paths() []string {
+	var paths []string
+	for _, r := range (&Agent{}).routes() {
+		_, path, _ := strings.Cut(r.pattern, "/")
+		paths = append(paths, "/"+path)
+	}
+	return append(paths, "/flagz", "/statusz")
 }
 
 // newHandler makes the handler of the HTTP API.

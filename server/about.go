@@ -3,7 +3,7 @@ package server
 import (
 	"encoding/json"
 	"net/http"
-	"sort"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 )
@@ -15,19 +15,18 @@ func (s *Server) version(c *gin.Context) {
 	s.writeDocument(c, "application/json", s.Version)
 }
 
-// listPaths is the index at /: the paths that there are.
+// listPaths is the index at /.
 func (s *Server) listPaths(c *gin.Context) {
+	s.writeDocument(c, "application/json", map[string][]string{"paths": s.Paths()})
+}
+
+// Paths are those that there are, in order.
+func (s *Server) Paths() []string {
 	paths := []string{"/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openid/v1/jwks", "/readyz", "/version"}
-	seen := map[string]bool{}
 	for _, gv := range s.Kinds.Versions() {
-		if gv.Group == "" {
-			continue
+		if gv.Group != "" {
+			paths = append(paths, "/apis/"+gv.Group, "/apis/"+gv.String())
 		}
-		if !seen[gv.Group] {
-			seen[gv.Group] = true
-			paths = append(paths, "/apis/"+gv.Group)
-		}
-		paths = append(paths, "/apis/"+gv.String())
 	}
 	for _, group := range []string{"healthz", "livez", "readyz"} {
 		for _, check := range s.health.checks(group) {
@@ -37,8 +36,8 @@ func (s *Server) listPaths(c *gin.Context) {
 	for path := range s.Extra {
 		paths = append(paths, path)
 	}
-	sort.Strings(paths)
-	s.writeDocument(c, "application/json", map[string][]string{"paths": paths})
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 func (s *Server) writeDocument(c *gin.Context, contentType string, doc any) {

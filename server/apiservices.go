@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
+	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -43,7 +44,7 @@ type apiServices struct {
 func (s *Server) followAPIServices(ctx context.Context) {
 	a := &apiServices{s: s, col: s.Store.Collection(schema.GroupResource{Group: api.APIRegistrationGroup, Resource: "apiservices"})}
 	if a.col == nil {
-		s.health.finished(stepAPIServices, nil)
+		s.health.finished(nil, serviceHooks...)
 		return
 	}
 	for ctx.Err() == nil {
@@ -71,11 +72,10 @@ func (a *apiServices) follow(ctx context.Context) error {
 			return fmt.Errorf("watch: %w", err)
 		}
 		again, err := a.reconcile(ctx, page)
-		if err != nil {
+		if a.s.health.finished(err, serviceHooks...); err != nil {
 			a.s.Log.Warn("apiservices are not in step", "err", err)
 			again = remoteRetry
 		}
-		a.s.health.finished(stepAPIServices, nil)
 		if err := waitForChange(ctx, watcher, changed, again); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (a *apiServices) local() map[string]*api.APIService {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedLabel: managedBy(k)}},
 			Spec:       api.APIServiceSpec{Group: gv.Group, Version: gv.Version},
 		}
-		obj.Spec.GroupPriorityMinimum, obj.Spec.VersionPriority = priority(gv)
+		obj.Spec.GroupPriorityMinimum, obj.Spec.VersionPriority = openapi.Priority(gv)
 		all[name] = obj
 	}
 	return all
@@ -242,29 +242,4 @@ func managedBy(k *registry.Kind) string {
 		return "true"
 	}
 	return "onstart"
-}
-
-// priority is the place of a group version in discovery: of the group, and of
-// the version in it. Custom resources come after all that is built in.
-func priority(gv schema.GroupVersion) (group, version int32) {
-	built := map[string]int32{
-		"": 18000, "apps": 17800, "events.k8s.io": 17750, "authentication.k8s.io": 17700, "authorization.k8s.io": 17600,
-		"autoscaling": 17500, "batch": 17400, "certificates.k8s.io": 17300, "networking.k8s.io": 17200, "policy": 17100,
-		"rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800, "apiextensions.k8s.io": 16700,
-		"admissionregistration.k8s.io": 16700, "scheduling.k8s.io": 16600, "coordination.k8s.io": 16500,
-		"node.k8s.io": 16300, "discovery.k8s.io": 16200, "flowcontrol.apiserver.k8s.io": 16100,
-		"resource.k8s.io": 16200, "storagemigration.k8s.io": 15800,
-	}
-	group, ok := built[gv.Group]
-	switch {
-	case !ok:
-		return 1000, 100
-	case gv.Group == "":
-		return group, 1
-	case gv.Version == "v2":
-		return group, 30
-	case gv.Group == "resource.k8s.io", gv.Group == "flowcontrol.apiserver.k8s.io":
-		return group, 21 // above the versions before v1, which upstream can serve
-	}
-	return group, 15
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
 	"orrery.dev/server/openapi"
@@ -79,22 +82,76 @@ func TestAPIServicesOfAnotherServer(t *testing.T) {
 	}
 }
 
-// handlerDocuments serves documents, as package cmd does.
-type handlerDocuments struct{ *openapi.Documents }
+// farOpenAPI has a definition of a name that is taken, and more than the server is
+// asked for.
+const farOpenAPI = `{"swagger":"2.0","info":{"title":"far","version":"1"},"paths":{
+"/apis/far.example.org/v1/stars":{"get":{"operationId":"listStars","responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/org.example.far.v1.Star"}}}}},
+"/apis/other.example.org/v1/moons":{"get":{"operationId":"listMoons","responses":{"200":{"description":"OK"}}}}},
+"definitions":{
+"org.example.far.v1.Star":{"type":"object","properties":{"status":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Status"}}},
+"io.k8s.apimachinery.pkg.apis.meta.v1.Status":{"type":"object","properties":{"brightness":{"type":"integer"}}}}}`
 
-func (d handlerDocuments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
-	if !ok {
-		http.NotFound(w, r)
-		return
+// What is missing on the way to another server is said as upstream says it.
+func TestUnavailable(t *testing.T) {
+	c := start(t)
+	a := &api.APIService{Spec: api.APIServiceSpec{Group: "far.example.org", Version: "v1", InsecureSkipTLSVerify: true, Service: &api.ServiceReference{Namespace: "default", Name: "far"}}}
+	r := &remote{from: a, via: c.server.remoteTransport(a)}
+	name, port, unready := "https", int32(1), false
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "far", Labels: map[string]string{discoveryv1.LabelServiceName: "far"}}
+	service := func(port int32) runtime.Object {
+		return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Name: name, Port: port}}}}
 	}
-	w.Header().Set("Content-Type", doc.ContentType)
-	_, _ = w.Write(doc.Body) // the test sees what is missing
+	slice := func(ready *bool) runtime.Object {
+		return &discoveryv1.EndpointSlice{ObjectMeta: meta, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}}, Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"127.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ready}},
+		}}
+	}
+	const at = "https://10.96.0.7:443/apis/far.example.org/v1"
+	for _, step := range []struct {
+		group, resource string
+		put             runtime.Object
+		reason, message string
+	}{
+		{"", "", nil, "ServiceNotFound", `service/far in "default" is not present`},
+		{"", "services", service(80), "ServicePortError", `service/far in "default" is not listening on port 443`},
+		{"", "services", service(443), "EndpointsNotFound", `cannot find endpointslices for service/far in "default"`},
+		{discoveryv1.GroupName, "endpointslices", slice(&unready), "MissingEndpoints", `endpointslices for service/far in "default" have no addresses with port name "https"`},
+		{discoveryv1.GroupName, "endpointslices", slice(nil), "FailedDiscoveryCheck", `failing or missing response from ` + at + `: Get "` + at + `": dial tcp 127.0.0.1:1: connect: connection refused`},
+	} {
+		if step.put != nil {
+			c.put(step.group, step.resource, step.put)
+		}
+		c.await(step.reason, func() bool {
+			err := c.server.checkRemote(context.Background(), r, schema.GroupVersion{Group: "far.example.org", Version: "v1"})
+			var missing *unavailable
+			return errors.As(err, &missing) && missing.status == "False" && missing.reason == step.reason && missing.message == step.message
+		})
+	}
+}
+
+// put writes an object past the verbs.
+func (c *cluster) put(group, resource string, obj runtime.Object) {
+	c.t.Helper()
+	err := c.server.ensure(context.Background(), group, resource, obj.(metav1.Object), func(have runtime.Object) {
+		switch have := have.(type) {
+		case *corev1.Service:
+			have.Spec = obj.(*corev1.Service).Spec
+		case *discoveryv1.EndpointSlice:
+			have.Endpoints = obj.(*discoveryv1.EndpointSlice).Endpoints
+		}
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func TestAggregation(t *testing.T) {
 	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case "/openapi/v2":
+			_, _ = w.Write([]byte(farOpenAPI))
+		case "/openapi/v3":
+			_, _ = w.Write([]byte(`{"paths":{"apis/far.example.org/v1":{"serverRelativeURL":"/openapi/v3/apis/far.example.org/v1?hash=FAR"},"apis/apps/v1":{"serverRelativeURL":"/mine"}}}`))
 		case "/apis/far.example.org/v1":
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"far.example.org/v1","resources":[{"name":"stars","singularName":"star","namespaced":true,"kind":"Star","verbs":["get"]},{"name":"stars/status","namespaced":true,"kind":"Star","verbs":["get"]}]}`))
@@ -104,7 +161,7 @@ func TestAggregation(t *testing.T) {
 	}))
 	defer far.Close()
 	c := start(t, func(cfg *Config) {
-		cfg.Documents = handlerDocuments{openapi.New(cfg.Kinds, openapi.Options{Version: "v1.37.2"})}
+		cfg.Documents = openapi.New(cfg.Kinds, openapi.Options{Version: "v1.37.2"})
 	})
 	service := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.far.example.org"},"spec":{"group":"far.example.org","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":2000,"versionPriority":10,"service":{"namespace":"default","name":"far"}}}`
 	if code, body := c.do("POST", apiServicesPath, service, nil); code != 201 {
@@ -152,6 +209,22 @@ func TestAggregation(t *testing.T) {
 	_, body = c.do("GET", "/apis", "", map[string]string{"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"})
 	if !strings.Contains(body, `"resource":"stars"`) || !strings.Contains(body, `"subresource":"status"`) {
 		t.Errorf("aggregated: no stars")
+	}
+	_, body = c.do("GET", "/openapi/v2", "", map[string]string{"Accept": "application/json"})
+	for _, want := range []string{`"/apis/far.example.org/v1/stars"`, `"org.example.far.v1.Star"`, `"io.k8s.apimachinery.pkg.apis.meta.v1.Status_v2"`, `"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Status_v2"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("openapi v2 without %s", want)
+		}
+	}
+	if strings.Contains(body, "/apis/other.example.org/v1/moons") {
+		t.Error("openapi v2 has what the server has no APIService for")
+	}
+	if _, body = c.do("GET", "/openapi/v3", "", nil); !strings.Contains(body, "?hash=FAR") || strings.Contains(body, "/mine") {
+		t.Error("the index of openapi v3 has not the other's document, or another's in the place of ours")
+	}
+	_, body = c.do("GET", "/openapi/v3/apis/far.example.org/v1?hash=FAR", "", nil)
+	if want := "GET /openapi/v3/apis/far.example.org/v1?hash=FAR by admin"; !strings.HasPrefix(body, want) {
+		t.Errorf("got  %s\nwant %s", body, want)
 	}
 	if code, body := c.do("DELETE", apiServicesPath+"/v1.far.example.org", "", nil); code != 200 {
 		t.Fatalf("%d %s", code, body)

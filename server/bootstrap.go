@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,22 +19,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"orrery.dev/server/auth"
 	"orrery.dev/server/storage"
 )
 
-// Bootstrap makes what every cluster starts with: the steps of the
-// configuration, then the kubernetes Service and the Endpoints that name this
+// StepsOf are the steps that another package has.
+func StepsOf(all []auth.Step) []Step {
+	var steps []Step
+	for _, step := range all {
+		steps = append(steps, Step(step))
+	}
+	return steps
+}
+
+// Bootstrap makes what every cluster starts with, side by side: the steps of the
+// configuration, and the kubernetes Service with the Endpoints that name this
 // server. It can be called again at any time; Run does so.
 func (s *Server) Bootstrap(ctx context.Context) error {
-	var failed []error
-	for _, step := range s.bootstrapSteps() {
-		err := step.Run(ctx)
-		if err != nil {
-			err = fmt.Errorf("bootstrap %s: %w", step.Name, err)
-			failed = append(failed, err)
-		}
-		s.health.finished(step.Name, err)
+	steps := s.bootstrapSteps()
+	failed := make([]error, len(steps))
+	var wg sync.WaitGroup
+	for i, step := range steps {
+		wg.Go(func() {
+			err := step.Run(ctx)
+			if err != nil {
+				err = fmt.Errorf("bootstrap %s: %w", step.Name, err)
+			}
+			failed[i] = err
+			s.health.finished(err, step.Name)
+		})
 	}
+	wg.Wait()
 	return errors.Join(failed...)
 }
 

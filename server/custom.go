@@ -52,7 +52,7 @@ const cleanupAgain = 250 * time.Millisecond
 func (s *Server) followDefinitions(ctx context.Context) {
 	d := &definitions{s: s, col: s.Store.Collection(apiextensionsv1.Resource("customresourcedefinitions")), serving: map[string]serving{}}
 	if d.col == nil {
-		s.health.finished(stepDefinitions, nil)
+		s.health.finished(nil, definitionHooks...)
 		return
 	}
 	for ctx.Err() == nil {
@@ -82,7 +82,7 @@ func (d *definitions) follow(ctx context.Context) error {
 	}
 	for {
 		d.reconcile(ctx)
-		d.s.health.finished(stepDefinitions, nil)
+		d.s.health.finished(nil, definitionHooks...)
 		if err := d.next(ctx, watcher); err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}

@@ -495,17 +495,17 @@ func TestDefinitionIsDocumented(t *testing.T) {
 	c := start(t)
 	documents := openapi.New(c.server.Kinds, openapi.Options{Version: "v1.37.2"})
 	c.define(gadgets)
-	doc, ok := documents.Get("/openapi/v3/apis/example.org/v1", "application/json")
-	if !ok || !strings.Contains(string(doc.Body), "How large it is.") {
-		t.Errorf("openapi: %v %.200s", ok, doc.Body)
+	doc, err := documents.Get("/openapi/v3/apis/example.org/v1", "application/json")
+	if err != nil || !strings.Contains(string(doc.Body), "How large it is.") {
+		t.Errorf("openapi: %v %.200s", err, doc.Body)
 	}
-	doc, ok = documents.Get("/apis/example.org", "application/json")
-	if !ok || !strings.Contains(string(doc.Body), `"preferredVersion":{"groupVersion":"example.org/v1"`) {
+	doc, err = documents.Get("/apis/example.org", "application/json")
+	if err != nil || !strings.Contains(string(doc.Body), `"preferredVersion":{"groupVersion":"example.org/v1"`) {
 		t.Errorf("group: %s", doc.Body)
 	}
-	doc, ok = documents.Get("/apis/example.org/v1", "application/json")
+	doc, err = documents.Get("/apis/example.org/v1", "application/json")
 	for _, want := range []string{`"name":"gadgets"`, `"name":"gadgets/status"`, `"name":"gadgets/scale"`, `"shortNames":["gd"]`} {
-		if !ok || !strings.Contains(string(doc.Body), want) {
+		if err != nil || !strings.Contains(string(doc.Body), want) {
 			t.Errorf("discovery without %s: %s", want, doc.Body)
 		}
 	}

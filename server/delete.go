@@ -45,24 +45,10 @@ func (c *call) delete() error {
 	if cascading := options.OrphanDependents; !gone && cascading != nil && !*cascading {
 		code = http.StatusAccepted
 	}
-	if gone && !returnsDeleted(c.kind.GroupResource()) {
+	if gone && !c.kind.ReturnsDeleted() {
 		return c.reply(http.StatusOK, deletedStatus(c.kind, obj), statusKind)
 	}
 	return c.replyStored(code, obj)
-}
-
-// returnsDeleted tells the kinds whose delete answers with the object, by long
-// standing; the others answer with a Status.
-func returnsDeleted(gr schema.GroupResource) bool {
-	switch gr.Group {
-	case "":
-		return slices.Contains([]string{"pods", "podtemplates", "persistentvolumes", "persistentvolumeclaims", "resourcequotas", "services", "serviceaccounts"}, gr.Resource)
-	case "storage.k8s.io":
-		return slices.Contains([]string{"storageclasses", "volumeattachments", "csidrivers", "csinodes", "volumeattributesclasses"}, gr.Resource)
-	case "resource.k8s.io":
-		return true
-	}
-	return false
 }
 
 func deletedStatus(k *registry.Kind, obj runtime.Object) *metav1.Status {

@@ -153,7 +153,9 @@ func (s *Server) configureFlows(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	for name, condition := range s.flow.Configure(time.Now(), levels, schemas) {
+	conditions := s.flow.Configure(time.Now(), levels, schemas)
+	s.health.finished(nil, flowConfigHook)
+	for name, condition := range conditions {
 		if err := s.setCondition(ctx, name, condition); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			s.Log.Warn("condition of a flow schema not written", "name", name, "err", err)
 		}

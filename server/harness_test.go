@@ -85,7 +85,7 @@ func startOver(t testing.TB, backend storage.Backend, adjust ...func(*Config)) *
 		Authenticator: authenticator.RequestFunc(testUsers), Anonymous: true,
 		Authorizer: authorizer.AuthorizerFunc(onlyAdmins),
 		Version:    version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
-		Bootstrap:  []Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		Bootstrap:  StepsOf(auth.BootstrapSteps(store)),
 	}
 	for _, f := range adjust {
 		f(&cfg)

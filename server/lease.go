@@ -20,6 +20,7 @@ import (
 
 const (
 	serverLeaseTime  = time.Minute
+	serverForgotten  = time.Hour // then the lease goes, too
 	serverLeaseLabel = "apiserver.kubernetes.io/identity"
 	serverAddress    = "orrery.dev/advertise-address"
 )
@@ -33,7 +34,8 @@ func (s *Server) liveServers(ctx context.Context) ([]string, error) {
 	if col == nil {
 		return []string{s.AdvertiseAddress}, nil
 	}
-	if err := s.renewLease(ctx); err != nil {
+	err := s.renewLease(ctx)
+	if s.health.finished(err, leaseHooks...); err != nil {
 		return nil, err
 	}
 	page, err := col.List(ctx, storage.ListOptions{Selection: storage.Selection{
@@ -47,13 +49,28 @@ func (s *Server) liveServers(ctx context.Context) ([]string, error) {
 		lease := item.Object().(*coordinationv1.Lease)
 		address := lease.Annotations[serverAddress]
 		renewed := lease.Spec.RenewTime
-		if address == "" || address == s.AdvertiseAddress || renewed == nil || time.Since(renewed.Time) > serverLeaseTime {
+		if address == "" || address == s.AdvertiseAddress || renewed == nil {
+			continue
+		}
+		if silent := time.Since(renewed.Time); silent > serverLeaseTime {
+			if silent > serverForgotten {
+				s.forgetServer(ctx, col, lease)
+			}
 			continue
 		}
 		addresses = append(addresses, address)
 	}
 	sort.Strings(addresses)
 	return addresses, nil
+}
+
+// forgetServer removes the lease of a server that is not coming back, unless it
+// just has.
+func (s *Server) forgetServer(ctx context.Context, col *storage.Collection, lease *coordinationv1.Lease) {
+	seen := storage.WriteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}}
+	if _, err := col.Delete(ctx, lease.Namespace, lease.Name, seen, nil); err != nil {
+		s.Log.Debug("lease of another server stays", "key", lease.Name, "err", err)
+	}
 }
 
 func (s *Server) renewLease(ctx context.Context) error {

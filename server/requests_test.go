@@ -300,7 +300,7 @@ func TestHealthAndVersion(t *testing.T) {
 	c := start(t)
 	for path, want := range map[string]string{
 		"/healthz": "ok", "/livez/ping": "ok", "/readyz/poststarthook/rbac/bootstrap-roles": "ok",
-		"/livez?verbose": "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/rbac/bootstrap-roles ok\nlivez check passed\n",
+		"/livez/poststarthook/crd-informer-synced": "ok", "/readyz/informer-sync": "ok", "/healthz/autoregister-completion": "ok",
 	} {
 		if code, body := c.do("GET", path, "", nil); code != 200 || body != want {
 			t.Errorf("%s: %d %q", path, code, body)
@@ -311,6 +311,9 @@ func TestHealthAndVersion(t *testing.T) {
 	}
 	if _, body := c.do("GET", "/metrics", "", nil); !strings.Contains(body, "apiserver_resource_objects{") || !strings.Contains(body, "apiserver_request_total{") {
 		t.Errorf("metrics: %s", body[:min(len(body), 500)])
+	}
+	if _, body := c.do("GET", "/metrics/slis", "", nil); !strings.Contains(body, `kubernetes_healthcheck{name="ping",type="healthz"} 1`) {
+		t.Errorf("health in metrics: %.500s", body)
 	}
 	if _, body := c.do("GET", "/", "", nil); !strings.Contains(body, `"/apis/apps/v1"`) {
 		t.Errorf("paths: %s", body)

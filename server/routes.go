@@ -11,8 +11,10 @@ import (
 	"github.com/gin-gonic/gin"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"orrery.dev/server/flowcontrol"
+	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 )
 
@@ -48,9 +50,9 @@ func (s *Server) routes() http.Handler {
 	api := engine.Group("/", s.middleware()...)
 
 	// Documents: discovery and OpenAPI.
-	api.GET("/api", s.documents)
-	api.GET("/apis", s.documents)
-	api.GET("/openapi/*path", s.documents) // /openapi/v2, /openapi/v3, /openapi/v3/apis/{group}/{version}
+	api.Any("/api", s.documents)
+	api.Any("/apis", s.documents)
+	api.Any("/openapi/*path", s.documents) // /openapi/v2, /openapi/v3, /openapi/v3/apis/{group}/{version}
 
 	// Objects:
 	//   /api/v1, /apis/{group}, /apis/{group}/{version}               (documents)
@@ -63,16 +65,20 @@ func (s *Server) routes() http.Handler {
 	api.Any("/apis/*path", s.objects)
 
 	// The server itself.
-	api.GET("/version", s.version)
-	api.GET("/version/", s.version)
+	for path, serve := range map[string]gin.HandlerFunc{
+		"/version": s.version, "/version/": s.version,
+		"/.well-known/openid-configuration": s.openIDConfiguration, "/openid/v1/jwks": s.openIDKeys,
+	} {
+		api.Any(path, s.onlyGet(serve))
+	}
 	for _, group := range []string{"/healthz", "/livez", "/readyz"} {
 		api.Any(group, s.healthGroup)
 		api.Any(group+"/*check", s.healthCheck)
 	}
 	api.GET("/metrics", s.serveMetrics)
-	api.GET("/metrics/slis", s.serveMetrics)
-	api.GET("/.well-known/openid-configuration", s.openIDConfiguration)
-	api.GET("/openid/v1/jwks", s.openIDKeys)
+	health := http.NewServeMux()
+	slis.SLIMetricsWithReset{}.Install(health) // at /metrics/slis
+	mount(api, "/metrics/slis", health)
 	mount(api, "/debug/pprof/", profiles())
 	if s.flow != nil {
 		mount(api, flowcontrol.DebugPath, s.flow)
@@ -82,6 +88,7 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.Public["/"] == nil {
 		api.GET("/", s.listPaths)
+		api.Any("/index.html", s.listPaths)
 	}
 	engine.NoRoute(append(s.middleware(), func(c *gin.Context) { notFoundText(c.Writer) })...)
 	return engine
@@ -114,12 +121,62 @@ func profiles() http.Handler {
 	return mux
 }
 
+// onlyGet refuses the other methods.
+func (s *Server) onlyGet(serve gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if c.Request.Method != http.MethodGet {
+			s.refuse(c, errMethodNotAllowed())
+			return
+		}
+		serve(c)
+	}
+}
+
+// documents serves discovery and OpenAPI. The lists of groups and of a group's
+// versions, and OpenAPI, are the same by every method.
 func (s *Server) documents(c *gin.Context) {
 	if s.Documents == nil {
 		notFoundText(c.Writer)
 		return
 	}
-	s.Documents.ServeHTTP(c.Writer, c.Request)
+	parts := splitPath(c.Request.URL.Path)
+	anyMethod := parts[0] == "openapi" || parts[0] == "apis" && len(parts) < 3
+	if !anyMethod && c.Request.Method != http.MethodGet && s.servesGroup(parts) {
+		s.refuse(c, errMethodNotAllowed())
+		return
+	}
+	err := s.Documents.Serve(c.Writer, c.Request)
+	switch {
+	case err == nil:
+	case errors.Is(err, openapi.ErrUnacceptable) && anyMethod:
+		s.writeError(c.Writer, c.Request, errNotAcceptable(s.encodings(nil)))
+	case errors.Is(err, openapi.ErrUnacceptable):
+		s.writeError(c.Writer, c.Request, errNoRepresentation(s.encodings(nil)))
+	case errors.Is(err, openapi.ErrNone):
+		s.noSuchDocument(c, parts)
+	default:
+		s.writeError(c.Writer, c.Request, err)
+	}
+}
+
+// noSuchDocument tells a version that a built-in group does not have from a group
+// that nobody serves.
+func (s *Server) noSuchDocument(c *gin.Context, parts []string) {
+	if s.servesGroup(parts) {
+		s.writeError(c.Writer, c.Request, errNoSuchResource())
+		return
+	}
+	notFoundText(c.Writer)
+}
+
+// servesGroup reports whether a path is in a group of built-in kinds.
+func (s *Server) servesGroup(parts []string) bool {
+	if parts[0] == "api" {
+		return true
+	}
+	return parts[0] == "apis" && len(parts) > 1 && slices.ContainsFunc(s.Kinds.Kinds(), func(k *registry.Kind) bool {
+		return k.Group == parts[1] && !k.Unstructured()
+	})
 }
 
 // objects serves everything below /api/ and /apis/.
@@ -151,8 +208,11 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	c := &call{requestInfo: info, s: s, w: w, r: r, user: userFrom(r.Context()), kind: k}
 	c.asJSON = c.encodingOf(typeJSON)
-	if !k.Namespaced && info.Namespace != "" && info.GVR.Resource != "namespaces" {
-		return errNoSuchResource()
+	if !rightScope(k, info) {
+		return s.noSuchResource(w, info.GVR)
+	}
+	if r.Method == http.MethodHead && info.Subresource != "proxy" && !k.Unstructured() {
+		return errMethodNotAllowed()
 	}
 	var err error
 	if info.Subresource != "" {
@@ -195,6 +255,15 @@ func ownTerms(k *registry.Kind, err error) error {
 		status.Message = strings.Replace(status.Message, was.String(), is.String(), 1)
 	}
 	return &apierrors.StatusError{ErrStatus: *status}
+}
+
+// rightScope reports whether the URL has a namespace if the kind is in one. Lists
+// may be of all namespaces.
+func rightScope(k *registry.Kind, info *requestInfo) bool {
+	if !k.Namespaced {
+		return info.Namespace == "" || k.Plural == "namespaces"
+	}
+	return info.Namespace != "" || info.Name == "" || info.Verb == "list" || info.Verb == "watch" || info.Verb == "deletecollection"
 }
 
 // negotiated is the media type of the reply. Streams of bytes have their own.

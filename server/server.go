@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"orrery.dev/server/admission"
 	"orrery.dev/server/audit"
 	"orrery.dev/server/flowcontrol"
+	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -45,7 +47,7 @@ type Config struct {
 
 	// Documents serves discovery and OpenAPI: /api, /apis, /openapi and what
 	// is directly below them.
-	Documents http.Handler
+	Documents *openapi.Documents
 	// Tokens issues service account tokens and publishes their keys.
 	Tokens TokenIssuer
 
@@ -83,8 +85,11 @@ type Config struct {
 	PlainLimits         bool
 	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
 	RequestTimeout time.Duration
-	// Health are further checks of /livez and /readyz, by name.
-	Health []HealthCheck
+	// Health are further checks of /livez and /readyz, by name; Hooks tell how
+	// far the parts are that start beside the server. Synced tells whether what
+	// authorisation reads has been read; nil: it reads nothing.
+	Health, Hooks []HealthCheck
+	Synced        func(context.Context) error
 	// Metrics are shown at /metrics beside the server's own.
 	Metrics []prometheus.Collector
 	// Components are what componentstatuses shows; nil: the scheduler and the
@@ -128,7 +133,7 @@ type TokenIssuer interface {
 // Step is a part of what every cluster starts with: objects that Run makes, and
 // makes again when they are missing. It must be idempotent.
 type Step struct {
-	Name string // as a check of /readyz: "rbac/bootstrap-roles"
+	Name string // as a check of /readyz, behind "poststarthook/": "rbac/bootstrap-roles"
 	Run  func(context.Context) error
 }
 
@@ -198,12 +203,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.fields = newFieldManagers(cfg.Kinds, cfg.FieldTypes)
 	s.webhooks = admission.NewCaller(cfg.Store)
-	if d, ok := cfg.Documents.(RemoteDiscovery); ok {
-		s.remotes.publish = d.SetRemote
+	if cfg.Documents != nil {
+		s.remotes.publish = cfg.Documents.SetRemote
 	}
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)
 	s.health = newHealth(s)
+	// The chain is whole when it is given, and flow control when it is made.
+	s.health.finished(nil, slices.Concat(flowHooks, []string{"start-apiserver-admission-initializer"})...)
 	s.storeKinds(nil)
 	s.handler = s.routes()
 	return s, nil
@@ -228,6 +235,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Audit != nil {
 		wg.Go(func() { s.Audit.Run(ctx) })
 	}
+	wg.Go(func() { s.health.finished(s.Store.WaitLoaded(ctx), storageHooks...) })
 	wg.Go(func() { s.followKinds(ctx) })
 	wg.Go(func() { s.followDefinitions(ctx) })
 	wg.Go(func() { s.followAPIServices(ctx) })

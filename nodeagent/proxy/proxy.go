@@ -22,16 +22,17 @@ import (
 // Config says what to proxy and how. Its zero values are the defaults named.
 type Config struct {
 	REST          *rest.Config
-	NodeName      string        // required
-	Mode          string        // "nftables", "iptables", or "": nftables where it works, else iptables
-	RoutePods     bool          // route other nodes' pods to them (podRoutes)
-	ClusterCIDR   string        // pods' addresses, one range for each family, with a comma between; "": none
-	HealthzAddr   string        // "0.0.0.0:10256"
-	MetricsAddr   string        // "127.0.0.1:10249"
-	MinSyncPeriod time.Duration // 1 s at least between two syncs, after the first of a burst: 100 ms
-	SyncPeriod    time.Duration // how often to look whether the rules are still there: 30 s
-	HostRoot      string        // where the host's root is mounted, for nft and iptables; "/host" if that exists
-	Log           *slog.Logger  // slog.Default()
+	NodeName      string                  // required
+	Mode          string                  // "nftables", "iptables", or "": nftables where it works, else iptables
+	RoutePods     bool                    // route other nodes' pods to them (podRoutes)
+	ClusterCIDR   string                  // pods' addresses, one range for each family, with a comma between; "": none
+	HealthzAddr   string                  // "0.0.0.0:10256"
+	MetricsAddr   string                  // "127.0.0.1:10249"
+	MinSyncPeriod time.Duration           // 1 s at least between two syncs, after the first of a burst: 100 ms
+	SyncPeriod    time.Duration           // how often to look whether the rules are still there: 30 s
+	HostRoot      string                  // where the host's root is mounted, for nft and iptables; "/host" if that exists
+	Log           *slog.Logger            // slog.Default()
+	Pages         map[string]http.Handler // further ones beside the metrics, by path
 }
 
 func (c Config) withDefaults() Config {
@@ -312,6 +313,9 @@ func (p *Proxy) metricsRoutes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", p.health.handler(true))
+	for path, page := range p.config.Pages {
+		mux.Handle(path, page)
+	}
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, p.mode.name()) })
 	return mux
 }

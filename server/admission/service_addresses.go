@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ type Addresses struct {
 	// primary says whether IPv4 is the family of services that do not choose;
 	// dual whether there are ranges of both families.
 	primaryV4, dual bool
+	repaired        atomic.Bool // once, at least
 }
 
 // NewAddresses makes the allocator over the configured ranges (one, or one of

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -33,7 +34,11 @@ const (
 func (a *Addresses) Run(ctx context.Context) error {
 	leaks := map[int]time.Time{}
 	for round := 0; ; round++ {
-		if err := a.repair(ctx, leaks); err != nil && ctx.Err() == nil {
+		err := a.repair(ctx, leaks)
+		switch {
+		case err == nil:
+			a.repaired.Store(true)
+		case ctx.Err() == nil:
 			slog.Warn("service addresses not repaired", "err", err)
 		}
 		wait := repairEvery
@@ -46,6 +51,14 @@ func (a *Addresses) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// Repaired tells whether the books have agreed with the services since the start.
+func (a *Addresses) Repaired(context.Context) error {
+	if !a.repaired.Load() {
+		return errors.New("service addresses have not been looked at yet")
+	}
+	return nil
 }
 
 func (a *Addresses) repair(ctx context.Context, leaks map[int]time.Time) error {

@@ -26,40 +26,61 @@ type Store interface {
 	List(ctx context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error)
 }
 
-// Bootstrap makes sure that the objects exist that every cluster has: system
+// Step is a part of what every cluster has, by the name of upstream's hook.
+type Step struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+// BootstrapSteps make sure that the objects exist that every cluster has: system
 // namespaces, priority classes, flow schemas and priority levels, roles and
 // bindings. What users added to them stays; what is missing is added, unless an
 // object's autoupdate annotation says false. The writes carry no user and pass
-// no admission. It is safe to run in several API servers at once.
-func Bootstrap(ctx context.Context, s Store) error {
-	roles, err := BootstrapRoles()
-	if err != nil {
-		return err
+// no admission. It is safe to run them in several API servers at once, and they
+// depend on nothing: side by side, etcd can write it all out in few batches.
+func BootstrapSteps(s Store) []Step {
+	return []Step{
+		grouped("start-system-namespaces-controller", func(w writes) {
+			ensureEach(w, s, core("namespaces"), systemNamespaces(), nil)
+		}),
+		grouped("start-legacy-token-tracking-controller", func(w writes) {
+			ensureEach(w, s, core("configmaps"), []*corev1.ConfigMap{trackingSince(time.Now())}, func(have, want *corev1.ConfigMap) {
+				if _, err := time.Parse(time.DateOnly, have.Data["since"]); err != nil {
+					have.Data = want.Data
+				}
+			})
+		}),
+		grouped("rbac/bootstrap-roles", func(w writes) { bootstrapRBAC(w, s) }),
+		grouped("scheduling/bootstrap-system-priority-classes", func(w writes) {
+			ensureEach(w, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, priorityClasses(), nil)
+		}),
+		grouped("priority-and-fairness-config-producer", func(w writes) { bootstrapFlow(w, s) }),
 	}
-	for _, o := range systemNamespaces() {
-		if err := ensure(ctx, s, core("namespaces"), o, nil); err != nil {
-			return err
-		}
-	}
-	// The rest depends on nothing: side by side, so that etcd can write it out
-	// in few batches.
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(bootstrapWriters)
-	for _, o := range priorityClasses() {
-		group.Go(func() error {
-			return ensure(ctx, s, schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}, o, nil)
+}
+
+// writes takes those of a step, which are side by side.
+type writes func(write func(context.Context) error)
+
+func grouped(name string, begin func(writes)) Step {
+	return Step{name, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(bootstrapWriters)
+		begin(func(write func(context.Context) error) { group.Go(func() error { return write(ctx) }) })
+		return group.Wait()
+	}}
+}
+
+// ensureEach ensures many objects of a kind.
+func ensureEach[T stored](w writes, s Store, resource schema.GroupResource, all []T, complete func(have, want T)) {
+	for _, want := range all {
+		w(func(ctx context.Context) error {
+			return ensure(ctx, s, resource, want, func(have T) {
+				if complete != nil {
+					complete(have, want)
+				}
+			})
 		})
 	}
-	bootstrapFlow(ctx, group, s)
-	group.Go(func() error {
-		return ensure(ctx, s, core("configmaps"), trackingSince(time.Now()), func(have *corev1.ConfigMap) {
-			if _, err := time.Parse(time.DateOnly, have.Data["since"]); err != nil {
-				have.Data = trackingSince(time.Now()).Data
-			}
-		})
-	})
-	bootstrapRBAC(ctx, group, s, roles)
-	return group.Wait()
 }
 
 // trackingSince is the object that says since when Secrets with tokens of
@@ -74,23 +95,20 @@ func trackingSince(now time.Time) *corev1.ConfigMap {
 // bootstrapWriters bounds the writes in flight.
 const bootstrapWriters = 32
 
-func bootstrapRBAC(ctx context.Context, group *errgroup.Group, s Store, roles *Roles) {
-	for _, o := range roles.ClusterRoles {
-		group.Go(func() error {
-			return ensure(ctx, s, rbac("clusterroles"), o, func(have *rbacv1.ClusterRole) { reconcileClusterRole(have, o) })
-		})
+func bootstrapRBAC(w writes, s Store) {
+	roles, err := BootstrapRoles()
+	if err != nil {
+		w(func(context.Context) error { return err })
+		return
 	}
-	for _, o := range roles.Roles {
-		group.Go(func() error {
-			return ensure(ctx, s, rbac("roles"), o, func(have *rbacv1.Role) {
-				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
-					have.Rules = addMissing(have.Rules, o.Rules)
-				}
-			})
-		})
-	}
+	ensureEach(w, s, rbac("clusterroles"), roles.ClusterRoles, reconcileClusterRole)
+	ensureEach(w, s, rbac("roles"), roles.Roles, func(have, want *rbacv1.Role) {
+		if autoUpdates(&have.ObjectMeta, want.ObjectMeta) {
+			have.Rules = addMissing(have.Rules, want.Rules)
+		}
+	})
 	for _, o := range roles.ClusterRoleBindings {
-		group.Go(func() error {
+		w(func(ctx context.Context) error {
 			return ensureBinding(ctx, s, rbac("clusterrolebindings"), o, func(have *rbacv1.ClusterRoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.ClusterRoleBinding) {
 				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
 					have.Subjects = addSubjects(have.Subjects, o.Subjects)
@@ -99,7 +117,7 @@ func bootstrapRBAC(ctx context.Context, group *errgroup.Group, s Store, roles *R
 		})
 	}
 	for _, o := range roles.RoleBindings {
-		group.Go(func() error {
+		w(func(ctx context.Context) error {
 			return ensureBinding(ctx, s, rbac("rolebindings"), o, func(have *rbacv1.RoleBinding) bool { return have.RoleRef == o.RoleRef }, func(have *rbacv1.RoleBinding) {
 				if autoUpdates(&have.ObjectMeta, o.ObjectMeta) {
 					have.Subjects = addSubjects(have.Subjects, o.Subjects)

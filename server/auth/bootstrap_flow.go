@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"golang.org/x/sync/errgroup"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,36 +20,38 @@ func flowResource(resource string) schema.GroupResource {
 // bootstrapFlow keeps the objects of priority and fairness: the mandatory ones as
 // they must be, the others for as long as nobody has made them their own. What an
 // older version suggested and this one does not goes.
-func bootstrapFlow(ctx context.Context, group *errgroup.Group, s Store) {
-	levels, schemas := map[string]bool{}, map[string]bool{}
-	for _, o := range flowcontrol.Levels() {
-		levels[o.Name] = true
-		group.Go(func() error {
-			return ensure(ctx, s, flowResource("prioritylevelconfigurations"), o, func(have *flowcontrolv1.PriorityLevelConfiguration) {
-				want := o.Spec
-				if have.Spec.Exempt != nil && want.Exempt != nil {
-					want.Exempt = have.Spec.Exempt // its shares are the administrator's business
-				}
-				if keepsSpec(&have.ObjectMeta) && !equality.Semantic.DeepEqual(have.Spec, want) {
-					have.Spec = want
-					have.Generation++
-				}
-			})
-		})
+func bootstrapFlow(w writes, s Store) {
+	levels, schemas := flowcontrol.Levels(), flowcontrol.Schemas()
+	ensureEach(w, s, flowResource("prioritylevelconfigurations"), levels, func(have, o *flowcontrolv1.PriorityLevelConfiguration) {
+		want := o.Spec
+		if have.Spec.Exempt != nil && want.Exempt != nil {
+			want.Exempt = have.Spec.Exempt // its shares are the administrator's business
+		}
+		if keepsSpec(&have.ObjectMeta) && !equality.Semantic.DeepEqual(have.Spec, want) {
+			have.Spec = want
+			have.Generation++
+		}
+	})
+	ensureEach(w, s, flowResource("flowschemas"), schemas, func(have, want *flowcontrolv1.FlowSchema) {
+		if keepsSpec(&have.ObjectMeta) && !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+			have.Spec = want.Spec
+			have.Generation++
+		}
+	})
+	w(func(ctx context.Context) error {
+		return dropSuggested(ctx, s, flowResource("prioritylevelconfigurations"), namesOf(levels))
+	})
+	w(func(ctx context.Context) error {
+		return dropSuggested(ctx, s, flowResource("flowschemas"), namesOf(schemas))
+	})
+}
+
+func namesOf[T metav1.Object](all []T) map[string]bool {
+	names := map[string]bool{}
+	for _, o := range all {
+		names[o.GetName()] = true
 	}
-	for _, o := range flowcontrol.Schemas() {
-		schemas[o.Name] = true
-		group.Go(func() error {
-			return ensure(ctx, s, flowResource("flowschemas"), o, func(have *flowcontrolv1.FlowSchema) {
-				if keepsSpec(&have.ObjectMeta) && !equality.Semantic.DeepEqual(have.Spec, o.Spec) {
-					have.Spec = o.Spec
-					have.Generation++
-				}
-			})
-		})
-	}
-	group.Go(func() error { return dropSuggested(ctx, s, flowResource("prioritylevelconfigurations"), levels) })
-	group.Go(func() error { return dropSuggested(ctx, s, flowResource("flowschemas"), schemas) })
+	return names
 }
 
 // keepsSpec reports whether an object is kept as it was suggested, and notes it in

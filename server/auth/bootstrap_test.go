@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"testing"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -10,7 +11,7 @@ import (
 
 func TestBootstrap(t *testing.T) {
 	store := newFakeStore()
-	if err := Bootstrap(t.Context(), store); err != nil {
+	if err := bootstrap(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
@@ -25,7 +26,7 @@ func TestBootstrap(t *testing.T) {
 		}
 	}
 	store.writes = 0
-	if err := Bootstrap(t.Context(), store); err != nil || store.writes != 0 {
+	if err := bootstrap(t.Context(), store); err != nil || store.writes != 0 {
 		t.Errorf("a second run made %d writes: %v", store.writes, err)
 	}
 }
@@ -40,7 +41,7 @@ func TestBootstrapMends(t *testing.T) {
 	store.put(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "other", APIGroup: rbacv1.GroupName},
 	})
-	if err := Bootstrap(t.Context(), store); err != nil {
+	if err := bootstrap(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
 	dns, _ := get[*rbacv1.ClusterRole](t.Context(), store, rbac("clusterroles"), "", "system:kube-dns")
@@ -89,7 +90,7 @@ func TestBootstrapFlow(t *testing.T) {
 	} {
 		store, resource := newFakeStore(), flowResource("prioritylevelconfigurations")
 		store.put(resource, level(c.name, c.auto, c.generation))
-		if err := Bootstrap(t.Context(), store); err != nil {
+		if err := bootstrap(t.Context(), store); err != nil {
 			t.Fatal(err)
 		}
 		got, err := get[*flowcontrolv1.PriorityLevelConfiguration](t.Context(), store, resource, "", c.name)
@@ -106,4 +107,13 @@ func TestBootstrapFlow(t *testing.T) {
 			t.Errorf("%+v: generation %d", c, got.Generation)
 		}
 	}
+}
+
+func bootstrap(ctx context.Context, s Store) error {
+	for _, step := range BootstrapSteps(s) {
+		if err := step.Run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,8 +2,13 @@ package openapi
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"orrery.dev/server/registry"
 )
 
 // TestCustomSchema compares what is published with what clients of the two
@@ -14,7 +19,7 @@ func TestCustomSchema(t *testing.T) {
 		{"plain", `{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"object","properties":{"a":{"type":"string"}}}`},
 		{
 			"anything", `{"type":"object","description":"d","x-kubernetes-preserve-unknown-fields":true}`,
-			`{"type":"object"}`, `{"type":"object","description":"d","x-kubernetes-preserve-unknown-fields":true,"properties":{}}`,
+			`{"type":"object"}`, `{"type":"object","description":"d","x-kubernetes-preserve-unknown-fields":true}`,
 		},
 		{
 			"anything below", `{"type":"object","properties":{"a":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"b":{"type":"string"}}}}}`,
@@ -35,54 +40,50 @@ func TestCustomSchema(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := widget()
 			k.Schema = []byte(c.given)
-			s, err := customSchema(k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sameSchema(t, customV2(s), c.v2)
-			sameSchema(t, s, c.v3)
+			sameSchema(t, customOf(t, k, v2Refs), c.v2)
+			sameSchema(t, customOf(t, k, v3Refs), c.v3)
 		})
 	}
 }
 
-func sameSchema(t *testing.T, got object, want string) {
+func customOf(t *testing.T, k *registry.Kind, refs string) *spec.Schema {
 	t.Helper()
-	var wanted object
-	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+	s, err := customSchema(k, refs)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if properties, ok := got["properties"].(object); ok {
-		for _, name := range []string{"apiVersion", "kind", "metadata"} {
-			if properties[name] == nil {
-				t.Errorf("no %s", name)
-			}
-			delete(properties, name)
+	return s
+}
+
+func sameSchema(t *testing.T, got *spec.Schema, want string) {
+	t.Helper()
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		if _, ok := got.Properties[name]; !ok && got.Properties != nil {
+			t.Errorf("no %s", name)
 		}
-	}
-	if extension, ok := got[gvkExtension]; ok && extension == nil {
-		delete(got, gvkExtension)
+		delete(got.Properties, name)
 	}
 	text, err := json.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var plain object
-	if err := json.Unmarshal(text, &plain); err != nil || !reflect.DeepEqual(plain, wanted) {
-		t.Errorf("got  %s\nwant %s", text, want)
+	var plain, wanted any
+	if err := errors.Join(json.Unmarshal(text, &plain), json.Unmarshal([]byte(want), &wanted)); err != nil || !reflect.DeepEqual(plain, wanted) {
+		t.Errorf("%v\ngot  %s\nwant %s", err, text, want)
 	}
 }
 
 func TestEmbeddedObjects(t *testing.T) {
 	k := widget()
 	k.Schema = []byte(`{"type":"object","properties":{"template":{"type":"object","x-kubernetes-embedded-resource":true}}}`)
-	s, err := customSchema(k)
-	if err != nil {
-		t.Fatal(err)
+	for _, refs := range []string{v2Refs, v3Refs} {
+		template := customOf(t, k, refs).Properties["template"]
+		if _, ok := template.Properties["metadata"]; !ok || len(template.Required) != 2 {
+			t.Errorf("below %s: %+v", refs, template)
+		}
 	}
-	if template := s["properties"].(object)["template"].(object); template["properties"].(object)["metadata"] == nil {
-		t.Errorf("no metadata in %v", template)
-	}
-	if definition := customV2(s); definition["properties"].(object)["template"].(object)["properties"] == nil {
-		t.Error("nor in v2")
+	k.Schema = []byte(`{"type":"object","properties":{"template":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}`)
+	if template := customOf(t, k, v2Refs).Properties["template"]; len(template.Properties) != 0 {
+		t.Errorf("clients of v2 would refuse the rest: %+v", template)
 	}
 }

@@ -6,10 +6,15 @@ import (
 	_ "embed" // for definitions.json.gz
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"orrery.dev/server/registry"
 )
@@ -19,37 +24,101 @@ import (
 //go:embed definitions.json.gz
 var builtinDefinitions []byte
 
-// object is a piece of an OpenAPI document. Documents are built as plain JSON
-// objects: they are written once and read by nobody here.
-type object = map[string]any
-
-// v2Schema marks what a schema says in OpenAPI v2, where it differs.
-const v2Schema = "x-kubernetes-v2-schema"
-
 // gvkExtension names the kinds that a schema or an operation is of.
 const gvkExtension = "x-kubernetes-group-version-kind"
 
+// Where references point to in the two versions of OpenAPI.
 const (
 	v2Refs = "#/definitions/"
 	v3Refs = "#/components/schemas/"
 )
 
-// definitions are the schemas of the built-in kinds, with v2 references. They
-// are never changed: v2 and v3 make copies.
-type definitions struct {
-	schemas map[string]object
-}
+// definitions are the schemas of the built-in kinds, with v2 references, not yet
+// decoded: a document has few of them.
+type definitions map[string]json.RawMessage
 
-func decodeDefinitions() (*definitions, error) {
+var allDefinitions = sync.OnceValues(readDefinitions)
+
+func readDefinitions() (definitions, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(builtinDefinitions))
 	if err != nil {
 		return nil, fmt.Errorf("read OpenAPI definitions: %w", err)
 	}
-	d := &definitions{}
-	if err := json.NewDecoder(zip).Decode(&d.schemas); err != nil {
+	d := definitions{}
+	if err := json.NewDecoder(zip).Decode(&d); err != nil {
 		return nil, fmt.Errorf("read OpenAPI definitions: %w", err)
 	}
 	return d, nil
+}
+
+var references = regexp.MustCompile(`"\$ref":"#/definitions/([^"]+)"`)
+
+// closure decodes the definitions of some models, and of all that they are made
+// of, with references as they are in v2 or v3.
+func (d definitions) closure(refs string, names ...string) (map[string]common.OpenAPIDefinition, error) {
+	found := map[string]common.OpenAPIDefinition{}
+	for len(names) > 0 {
+		name := names[len(names)-1]
+		names = names[:len(names)-1]
+		text, known := d[name]
+		if _, done := found[name]; done || !known {
+			continue // unknown ones are simple types and custom kinds
+		}
+		definition := common.OpenAPIDefinition{}
+		for _, match := range references.FindAllSubmatch(text, -1) {
+			definition.Dependencies = append(definition.Dependencies, string(match[1]))
+		}
+		names = append(names, definition.Dependencies...)
+		if refs != v2Refs {
+			text = bytes.ReplaceAll(text, []byte(v2Refs), []byte(refs))
+		}
+		if err := decodeDefinition(text, refs == v2Refs, &definition.Schema); err != nil {
+			return nil, fmt.Errorf("schema of %s: %w", name, err)
+		}
+		found[name] = definition
+	}
+	return found, nil
+}
+
+// decodeDefinition takes what a definition says for v2 in particular in the place
+// of the rest.
+func decodeDefinition(text []byte, v2 bool, into *spec.Schema) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	other, differs := into.Extensions[common.ExtensionV2Schema]
+	delete(into.Extensions, common.ExtensionV2Schema)
+	if !v2 || !differs {
+		return nil
+	}
+	text, err := json.Marshal(other)
+	if err != nil {
+		return err
+	}
+	*into = spec.Schema{}
+	return json.Unmarshal(text, into)
+}
+
+// Models are the schemas of some built-in kinds, and of all that those are made
+// of, for who merges objects by them.
+func Models(kinds ...*registry.Kind) (map[string]*spec.Schema, error) {
+	d, err := allDefinitions()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(nameOf(k)))
+	}
+	found, err := d.closure(v2Refs, names...)
+	if err != nil {
+		return nil, err
+	}
+	models := make(map[string]*spec.Schema, len(found))
+	for name, definition := range found {
+		models[name] = &definition.Schema
+	}
+	return models, nil
 }
 
 // modelName is a type's name in the definitions.
@@ -62,135 +131,27 @@ func modelName(obj runtime.Object) string {
 
 // nameOf is the name of a kind's definition: com.example.v1.Widget for custom
 // kinds.
-func nameOf(k *registry.Kind) string {
+func nameOf(k *registry.Kind) model {
 	if !k.Unstructured() {
-		return modelName(k.New())
+		return model(modelName(k.New()))
 	}
 	return customName(k.GroupVersionKind)
 }
 
-func listNameOf(k *registry.Kind) string {
+func listNameOf(k *registry.Kind) model {
 	if !k.Unstructured() {
-		return modelName(k.NewList())
+		return model(modelName(k.NewList()))
 	}
-	return customName(k.GroupVersionKind) + "List"
+	return customName(listKind(k))
 }
 
-func customName(gvk schema.GroupVersionKind) string {
+// listKind is the kind of a custom kind's lists.
+func listKind(k *registry.Kind) schema.GroupVersionKind {
+	return k.GroupVersion().WithKind(k.NewList().GetObjectKind().GroupVersionKind().Kind)
+}
+
+func customName(gvk schema.GroupVersionKind) model {
 	parts := strings.Split(gvk.Group, ".")
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
-	}
-	return strings.Join(append(parts, gvk.Version, gvk.Kind), ".")
-}
-
-// schemaV2 is a schema as v2 has it: without defaults, and with what it says
-// for v2 in particular.
-func schemaV2(s object) object {
-	if v2, ok := s[v2Schema].(object); ok {
-		s = merge(v2, object{"description": s["description"]})
-	}
-	out := object{}
-	for key, value := range s {
-		switch key {
-		case "default", v2Schema:
-			continue
-		case "properties":
-			out[key] = eachSchema(value, schemaV2)
-		case "items", "additionalProperties":
-			out[key] = oneSchema(value, schemaV2)
-		default:
-			out[key] = value
-		}
-	}
-	return out
-}
-
-// schemaV3 is a schema as v3 has it: a reference beside other words goes into
-// allOf, since v3 ignores the words otherwise.
-func schemaV3(s object) object {
-	out := object{}
-	for key, value := range s {
-		switch key {
-		case "$ref", v2Schema:
-			continue
-		case "properties":
-			out[key] = eachSchema(value, schemaV3)
-		case "items", "additionalProperties":
-			out[key] = oneSchema(value, schemaV3)
-		case "allOf", "anyOf", "oneOf":
-			list, _ := value.([]any)
-			var all []any
-			for _, item := range list {
-				all = append(all, oneSchema(item, schemaV3))
-			}
-			out[key] = all
-		default:
-			out[key] = value
-		}
-	}
-	if ref, ok := s["$ref"].(string); ok {
-		to := object{"$ref": v3Refs + strings.TrimPrefix(ref, v2Refs)}
-		if len(out) == 0 {
-			return to
-		}
-		out["allOf"] = []any{to}
-	}
-	return out
-}
-
-func eachSchema(value any, f func(object) object) any {
-	properties, ok := value.(object)
-	if !ok {
-		return value
-	}
-	out := object{}
-	for name, p := range properties {
-		out[name] = oneSchema(p, f)
-	}
-	return out
-}
-
-func oneSchema(value any, f func(object) object) any {
-	if s, ok := value.(object); ok {
-		return f(s)
-	}
-	return value
-}
-
-// merge is a with what b has and a lacks; nil values do not count.
-func merge(a, b object) object {
-	out := object{}
-	for key, value := range b {
-		if value != nil {
-			out[key] = value
-		}
-	}
-	for key, value := range a {
-		out[key] = value
-	}
-	return out
-}
-
-// closure adds to names all that the schemas refer to, directly or not.
-func closure(schemas map[string]object, from any, prefix string, found map[string]bool) {
-	switch v := from.(type) {
-	case object:
-		for key, value := range v {
-			ref, isRef := value.(string)
-			if key == "$ref" && isRef {
-				name := strings.TrimPrefix(ref, prefix)
-				if !found[name] {
-					found[name] = true
-					closure(schemas, schemas[name], prefix, found)
-				}
-				continue
-			}
-			closure(schemas, value, prefix, found)
-		}
-	case []any:
-		for _, item := range v {
-			closure(schemas, item, prefix, found)
-		}
-	}
+	slices.Reverse(parts)
+	return model(strings.Join(append(parts, gvk.Version, gvk.Kind), "."))
 }

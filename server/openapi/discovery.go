@@ -1,9 +1,9 @@
 package openapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"sort"
 	"strings"
@@ -12,16 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
 
 	"orrery.dev/server/registry"
 )
 
-// errNone says that there is no such document.
-var errNone = errors.New("no such document")
-
-// allVerbs are those of a kind that does not say.
-var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+// allVerbs are those of a kind that does not say; customVerbs, those of a custom
+// one, and goneVerbs when it is about to go.
+var (
+	allVerbs    = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	customVerbs = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	goneVerbs   = []string{"delete", "deletecollection", "get", "list", "watch"}
+)
 
 // discovery makes the document of a path below /api or /apis.
 func (d *Documents) discovery(path string, aggregated bool) (runtime.Object, error) {
@@ -47,68 +48,60 @@ func (d *Documents) discovery(path string, aggregated bool) (runtime.Object, err
 	case parts[0] == "apis" && len(parts) == 3 && parts[1] != "":
 		return resourceList(groups, schema.GroupVersion{Group: parts[1], Version: parts[2]})
 	}
-	return nil, errNone
+	return nil, ErrNone
 }
 
 // group is an API group with its versions, the preferred one first.
 type group struct {
 	name     string
+	priority int32
 	versions []groupVersion
 }
 
 type groupVersion struct {
 	schema.GroupVersion
-	kinds []*registry.Kind // by plural
-	// remote versions are another server's; told is nil while it is silent.
-	remote bool
-	told   *metav1.APIResourceList
+	kinds  []*registry.Kind // by plural
+	remote *Remote          // whose it is; nil: ours
+
+	priority int32
 }
 
-// groups are the groups in discovery order: the built-in ones as the table has
-// them, then those of custom resources by name. Versions of a custom group are
-// ordered by age and stability, v2 before v1 before v1beta1.
+// groups are the groups in discovery order: by their priority, those of one
+// priority as the table has them or by name.
 func (d *Documents) groups() []group {
 	byVersion := map[schema.GroupVersion][]*registry.Kind{}
-	custom := map[string]bool{}
 	for _, k := range d.table.Kinds() {
 		byVersion[k.GroupVersion()] = append(byVersion[k.GroupVersion()], k)
-		custom[k.Group] = k.Unstructured()
 	}
-	var all []group
+	all := []group{}
+	add := func(v groupVersion, forGroup, forVersion int32) {
+		i := slices.IndexFunc(all, func(g group) bool { return g.name == v.Group })
+		if i < 0 {
+			i, all = len(all), append(all, group{name: v.Group})
+		}
+		all[i].priority = max(all[i].priority, forGroup)
+		v.priority = forVersion
+		all[i].versions = append(all[i].versions, v)
+	}
 	for _, gv := range d.table.Versions() {
-		i := slices.IndexFunc(all, func(g group) bool { return g.name == gv.Group })
-		if i < 0 {
-			i, all = len(all), append(all, group{name: gv.Group})
-		}
-		all[i].versions = append(all[i].versions, groupVersion{GroupVersion: gv, kinds: byVersion[gv]})
-	}
-	for gv, told := range d.remote {
-		i := slices.IndexFunc(all, func(g group) bool { return g.name == gv.Group })
-		if i < 0 {
-			i, all = len(all), append(all, group{name: gv.Group})
-			custom[gv.Group] = true
-		}
-		at := slices.IndexFunc(all[i].versions, func(v groupVersion) bool { return v.GroupVersion == gv })
-		v := groupVersion{GroupVersion: gv, remote: true, told: told}
-		if at >= 0 {
-			all[i].versions[at] = v
-		} else {
-			all[i].versions = append(all[i].versions, v)
+		if _, remote := d.remote[gv]; !remote {
+			forGroup, forVersion := Priority(gv)
+			add(groupVersion{GroupVersion: gv, kinds: byVersion[gv]}, forGroup, forVersion)
 		}
 	}
-	sort.SliceStable(all, func(i, j int) bool {
-		a, b := all[i], all[j]
-		if !custom[a.name] || !custom[b.name] {
-			return !custom[a.name] && custom[b.name]
+	for gv, r := range d.remote {
+		add(groupVersion{GroupVersion: gv, remote: &r}, r.GroupPriority, r.VersionPriority)
+	}
+	slices.SortStableFunc(all, func(a, b group) int {
+		if c := cmp.Compare(b.priority, a.priority); c != 0 || a.priority > customPriority {
+			return c
 		}
-		return a.name < b.name
+		return strings.Compare(a.name, b.name)
 	})
 	for _, g := range all {
-		if custom[g.name] {
-			sort.SliceStable(g.versions, func(i, j int) bool {
-				return version.CompareKubeAwareVersionStrings(g.versions[i].Version, g.versions[j].Version) > 0
-			})
-		}
+		slices.SortStableFunc(g.versions, func(a, b groupVersion) int {
+			return cmp.Or(cmp.Compare(b.priority, a.priority), byName(a.GroupVersion, b.GroupVersion))
+		})
 	}
 	return all
 }
@@ -155,7 +148,7 @@ func resourceList(groups []group, gv schema.GroupVersion) (*metav1.APIResourceLi
 			}
 		}
 	}
-	return nil, errNone
+	return nil, ErrNone
 }
 
 func describeVersion(v groupVersion) *metav1.APIResourceList {
@@ -166,7 +159,7 @@ func describeVersion(v groupVersion) *metav1.APIResourceList {
 	for _, k := range v.kinds {
 		r := metav1.APIResource{
 			Name: k.Plural, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Kind,
-			Verbs: verbsOf(k.Verbs), ShortNames: k.Short, Categories: k.Categories,
+			Verbs: verbsOf(k), ShortNames: k.Short, Categories: k.Categories,
 		}
 		if k.Can("get") && k.Can("create") {
 			r.StorageVersionHash = storageHash(k.Stored().GroupVersionKind)
@@ -193,14 +186,22 @@ func subNames(k *registry.Kind) []string {
 		names = append(names, name)
 	}
 	sort.Strings(names)
+	if k.Unstructured() {
+		slices.Reverse(names) // the status before the scale
+	}
 	return names
 }
 
-func verbsOf(verbs []string) []string {
-	if verbs == nil {
+func verbsOf(k *registry.Kind) []string {
+	switch {
+	case k.Unstructured() && k.Verbs != nil:
+		return goneVerbs
+	case k.Unstructured():
+		return customVerbs
+	case k.Verbs == nil:
 		return allVerbs
 	}
-	return verbs
+	return k.Verbs
 }
 
 // storageHash names the form in which objects are stored, so that a client can
@@ -229,14 +230,14 @@ func aggregate(groups []group, core bool) *apidiscoveryv2.APIGroupDiscoveryList 
 }
 
 func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
-	if v.remote {
-		return aggregateRemote(v)
+	if v.remote != nil {
+		return v.remote.Discovery
 	}
 	out := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 	for _, k := range v.kinds {
 		r := apidiscoveryv2.APIResourceDiscovery{
 			Resource: k.Plural, SingularResource: k.Singular, Scope: apidiscoveryv2.ScopeCluster,
-			ResponseKind: responseKind(v.GroupVersion, k.GroupVersionKind), Verbs: verbsOf(k.Verbs), ShortNames: k.Short, Categories: k.Categories,
+			ResponseKind: responseKind(k, k.GroupVersionKind), Verbs: verbsOf(k), ShortNames: k.Short, Categories: k.Categories,
 		}
 		if k.Namespaced {
 			r.Scope = apidiscoveryv2.ScopeNamespace
@@ -248,7 +249,7 @@ func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
 				kind = sub.Kind
 			}
 			r.Subresources = append(r.Subresources, apidiscoveryv2.APISubresourceDiscovery{
-				Subresource: name, ResponseKind: responseKind(v.GroupVersion, kind), Verbs: sub.Verbs,
+				Subresource: name, ResponseKind: responseKind(k, kind), Verbs: sub.Verbs,
 			})
 		}
 		out.Resources = append(out.Resources, r)
@@ -256,53 +257,43 @@ func aggregateVersion(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
 	return out
 }
 
-// aggregateRemote puts what another server told into the newer form, in which
-// subresources hang below their resource.
-func aggregateRemote(v groupVersion) apidiscoveryv2.APIVersionDiscovery {
-	out := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
-	if v.told == nil {
-		out.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
-		return out
-	}
-	at := map[string]int{}
-	for _, r := range v.told.APIResources {
-		if strings.Contains(r.Name, "/") {
-			continue
-		}
-		scope := apidiscoveryv2.ScopeCluster
-		if r.Namespaced {
-			scope = apidiscoveryv2.ScopeNamespace
-		}
-		at[r.Name] = len(out.Resources)
-		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{
-			Resource: r.Name, SingularResource: r.SingularName, Scope: scope, ResponseKind: toldKind(v, r),
-			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
-		})
-	}
-	for _, r := range v.told.APIResources {
-		name, sub, ok := strings.Cut(r.Name, "/")
-		if i, known := at[name]; ok && known {
-			out.Resources[i].Subresources = append(out.Resources[i].Subresources, apidiscoveryv2.APISubresourceDiscovery{
-				Subresource: sub, ResponseKind: toldKind(v, r), Verbs: r.Verbs,
-			})
-		}
-	}
-	return out
-}
-
-func toldKind(v groupVersion, r metav1.APIResource) *metav1.GroupVersionKind {
-	gvk := v.GroupVersion.WithKind(r.Kind)
-	if r.Version != "" {
-		gvk.Group, gvk.Version = r.Group, r.Version
-	}
-	return responseKind(v.GroupVersion, gvk)
-}
-
-// responseKind names the kind alone if it is of the group version that it is
-// listed in.
-func responseKind(in schema.GroupVersion, gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
-	if gvk.GroupVersion() == in {
+// responseKind names the kind alone if it is built in, and of the group version
+// that it is listed in.
+func responseKind(in *registry.Kind, gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+	if gvk.GroupVersion() == in.GroupVersion() && !in.Unstructured() {
 		return &metav1.GroupVersionKind{Kind: gvk.Kind}
 	}
 	return &metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
+}
+
+// customPriority is that of the groups of custom resources, which come after all
+// that is built in.
+const customPriority = 1000
+
+// priorities are those of the built-in groups.
+var priorities = map[string]int32{
+	"apiregistration.k8s.io": 20001,
+	"":                       18000, "apps": 17800, "events.k8s.io": 17750, "authentication.k8s.io": 17700, "authorization.k8s.io": 17600,
+	"autoscaling": 17500, "batch": 17400, "certificates.k8s.io": 17300, "networking.k8s.io": 17200, "policy": 17100,
+	"rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800, "apiextensions.k8s.io": 16700,
+	"admissionregistration.k8s.io": 16700, "scheduling.k8s.io": 16600, "coordination.k8s.io": 16500,
+	"node.k8s.io": 16300, "discovery.k8s.io": 16200, "flowcontrol.apiserver.k8s.io": 16100,
+	"resource.k8s.io": 16200, "storagemigration.k8s.io": 15800,
+}
+
+// Priority is the place of a group version in discovery: of the group, and of the
+// version in it.
+func Priority(gv schema.GroupVersion) (group, version int32) {
+	group, ok := priorities[gv.Group]
+	switch {
+	case !ok:
+		return customPriority, 100
+	case gv.Group == "":
+		return group, 1
+	case gv.Version == "v2":
+		return group, 30
+	case gv.Group == "resource.k8s.io", gv.Group == "flowcontrol.apiserver.k8s.io":
+		return group, 21 // above the versions before v1, which upstream can serve
+	}
+	return group, 15
 }

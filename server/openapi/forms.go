@@ -5,10 +5,11 @@ import (
 	"crypto/sha512"
 	"encoding/json"
 	"fmt"
-	"mime"
 	"strings"
 
+	"github.com/munnerz/goautoneg"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"sigs.k8s.io/yaml"
 )
@@ -18,68 +19,72 @@ const (
 	mediaJSON     = "application/json"
 	mediaYAML     = "application/yaml"
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+	mediaCBOR     = "application/cbor"
 
-	mediaOpenAPI2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-	mediaOpenAPI3 = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
-
-	// aggregatedParams ask for all of discovery in one document.
-	aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	mediaOpenAPI2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	mediaOpenAPI3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 )
 
 // form is how a client wants a document.
 type form struct {
 	media      string
-	aggregated bool
+	aggregated bool // all of discovery in one document
 }
 
-func (f form) key() string { return fmt.Sprint(f.media, f.aggregated) }
-
-// negotiate picks the first form of Accept that the path has. Clients list what
-// they want in order; weights are not looked at, as upstream's do not matter in
-// practice.
-func negotiate(path, accept string) (form, bool) {
-	openapi := strings.HasPrefix(path, "/openapi/")
-	if strings.TrimSpace(accept) == "" {
-		accept = mediaJSON
+func (f form) contentType() string {
+	if f.aggregated {
+		return f.media + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	}
-	for _, item := range strings.Split(accept, ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(item))
-		if err != nil {
-			// OpenAPI's own media type has an "@" that mime refuses.
-			media, _, _ = strings.Cut(strings.TrimSpace(item), ";")
-			params = nil
+	return f.media
+}
+
+// negotiate picks the form that the client likes best of those that the path has.
+// All of discovery in one document goes before what is liked better.
+func negotiate(path, accept string, cbor bool) (form, bool) {
+	if strings.TrimSpace(accept) == "" || path == "/openapi/v3" {
+		accept = "*/*"
+	}
+	clauses := goautoneg.ParseAccept(accept)
+	if path == "/api" || path == "/apis" {
+		for _, clause := range clauses {
+			if media := mediaFor(path, clause, cbor); media != "" && asksForAll(clause.Params) {
+				return form{media, true}, true
+			}
 		}
-		if f, ok := formOf(path, media, params, openapi); ok {
-			return f, true
+	}
+	for _, clause := range clauses {
+		plain := clause.Params["as"]+clause.Params["g"]+clause.Params["v"] == ""
+		if media := mediaFor(path, clause, cbor); media != "" && (plain || strings.HasPrefix(path, "/openapi/")) {
+			return form{media: media}, true
 		}
 	}
 	return form{}, false
 }
 
-func formOf(path, media string, params map[string]string, openapi bool) (form, bool) {
-	if media == "*/*" || media == "application/*" {
-		media = mediaJSON
+func asksForAll(params map[string]string) bool {
+	return params["as"] == "APIGroupDiscoveryList" && params["g"] == "apidiscovery.k8s.io" && params["v"] == "v2"
+}
+
+// mediaFor is the media type that the path has of those a clause takes; empty:
+// none.
+func mediaFor(path string, clause goautoneg.Accept, cbor bool) string {
+	media := bodiesOf(false, cbor).objects
+	switch {
+	case path == "/openapi/v2":
+		media = []string{mediaJSON, mediaOpenAPI2}
+	case strings.HasPrefix(path, "/openapi/"):
+		media = []string{mediaJSON, mediaOpenAPI3}
 	}
-	if openapi {
-		switch {
-		case media == mediaJSON:
-			return form{media: mediaJSON}, true
-		case path == "/openapi/v2" && (media == mediaOpenAPI2 || media == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"):
-			return form{media: mediaOpenAPI2}, true
-		case path != "/openapi/v2" && (media == mediaOpenAPI3 || media == "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"):
-			return form{media: mediaOpenAPI3}, true
+	if strings.HasPrefix(path, "/openapi/") {
+		clause.SubType = strings.Replace(clause.SubType, "@v1.0+protobuf", ".v1.0+protobuf", 1) // its former name
+	}
+	for _, m := range media {
+		main, sub, _ := strings.Cut(m, "/")
+		if (clause.Type == "*" || clause.Type == main) && (clause.SubType == "*" || clause.SubType == sub) {
+			return m
 		}
-		return form{}, false
 	}
-	if media != mediaJSON && media != mediaYAML && media != mediaProtobuf {
-		return form{}, false
-	}
-	if as := params["as"]; as != "" {
-		whole := path == "/api" || path == "/apis"
-		ok := whole && as == "APIGroupDiscoveryList" && params["g"] == "apidiscovery.k8s.io" && params["v"] == "v2"
-		return form{media: media, aggregated: true}, ok
-	}
-	return form{media: media}, true
+	return ""
 }
 
 // build makes a document.
@@ -100,22 +105,21 @@ func encode(obj runtime.Object, f form) (Document, error) {
 		return Document{}, fmt.Errorf("encode discovery: %w", err)
 	}
 	plain = append(plain, '\n')
-	doc := Document{Body: plain, ContentType: f.media, ETag: etag(plain)}
+	doc := Document{Body: plain, ContentType: f.contentType(), ETag: etag(plain), Varies: f.aggregated, Public: f.aggregated}
 	switch f.media {
 	case mediaYAML:
-		if doc.Body, err = yaml.JSONToYAML(plain); err != nil {
-			return Document{}, fmt.Errorf("encode discovery: %w", err)
-		}
+		doc.Body, err = yaml.JSONToYAML(plain)
 	case mediaProtobuf:
 		var out bytes.Buffer
-		if err := protobuf.NewSerializer(nil, nil).Encode(obj, &out); err != nil {
-			return Document{}, fmt.Errorf("encode discovery: %w", err)
-		}
+		err = protobuf.NewSerializer(nil, nil).Encode(obj, &out)
+		doc.Body = out.Bytes()
+	case mediaCBOR:
+		var out bytes.Buffer
+		err = cbor.NewSerializer(nil, nil).Encode(obj, &out)
 		doc.Body = out.Bytes()
 	}
-	if f.aggregated {
-		doc.Varies, doc.Public = true, true
-		doc.ContentType += aggregatedParams
+	if err != nil {
+		return Document{}, fmt.Errorf("encode discovery: %w", err)
 	}
 	return doc, nil
 }

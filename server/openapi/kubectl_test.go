@@ -17,14 +17,8 @@ import (
 func serve(t *testing.T, d *Documents) *discovery.DiscoveryClient {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
-		if !ok {
+		if err := d.Serve(w, r); err != nil {
 			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", doc.ContentType)
-		if _, err := w.Write(doc.Body); err != nil {
-			t.Error(err)
 		}
 	}))
 	t.Cleanup(s.Close)

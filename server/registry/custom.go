@@ -104,6 +104,7 @@ func (v *customVersion) row(crd *apiextensionsv1.CustomResourceDefinition) *Kind
 		Columns:    v.columns(),
 		Row:        v.cells(),
 		Fields:     fieldsOf(v.spec.SelectableFields),
+		Selectable: selectablePaths(v.spec.SelectableFields),
 		Schema:     v.document,
 		Deprecated: v.deprecation(&crd.Spec),
 		Sub:        Sub{},
@@ -280,6 +281,14 @@ func fieldsOf(selectable []apiextensionsv1.SelectableField) func(runtime.Object)
 		}
 		return set
 	}
+}
+
+func selectablePaths(selectable []apiextensionsv1.SelectableField) []string {
+	var paths []string
+	for _, f := range selectable {
+		paths = append(paths, strings.TrimPrefix(f.JSONPath, "."))
+	}
+	return paths
 }
 
 // fieldsOfAll are the fields by which storage can pick: those of all versions.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,6 +81,9 @@ type Kind struct {
 	// Fields are the selectable fields beyond metadata.name and
 	// metadata.namespace. The set's keys are the same for every object.
 	Fields func(obj runtime.Object) fields.Set
+	// Selectable are the paths of Fields of a custom resource, as its author has
+	// them.
+	Selectable []string
 
 	// Columns and Row are the Table form, kubectl's own. Row returns one cell
 	// per column. A cell of an age column is the metav1.Time itself: the server
@@ -134,6 +138,18 @@ type Subresource struct {
 	Put      func(obj, sub runtime.Object) error // changes obj in place
 	Path     []string
 	New      func() runtime.Object
+}
+
+// ReturnsDeleted reports whether a delete answers with the object, by long
+// standing; the others answer with a Status.
+func (k *Kind) ReturnsDeleted() bool {
+	switch k.Group {
+	case "":
+		return slices.Contains([]string{"pods", "podtemplates", "persistentvolumes", "persistentvolumeclaims", "resourcequotas", "services", "serviceaccounts"}, k.Plural)
+	case "storage.k8s.io":
+		return slices.Contains([]string{"storageclasses", "volumeattachments", "csidrivers", "csinodes", "volumeattributesclasses"}, k.Plural)
+	}
+	return k.Group == "resource.k8s.io" && k.Plural != "devicetaintrules"
 }
 
 // GroupResource is the key of the kind's collection in storage and in access

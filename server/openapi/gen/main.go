@@ -40,32 +40,71 @@ var packages = []string{
 	"orrery.dev/api",
 }
 
-// printer is the program of the second step.
+// printer is the program of the second step. It adds which kinds each type is,
+// by the groups that upstream's server knows, served or not.
 const printer = `package main
 
 import (
 	"encoding/json"
 	"os"
+	"sort"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"orrery.dev/api"
 	"orrery.dev/server/openapi/gen/tmp/defs"
 )
 
 func main() {
 	ref := func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + common.EscapeJsonPointer(name)) }
+	kinds := kindsByModel()
 	out := map[string]spec.Schema{}
 	for name, d := range defs.GetOpenAPIDefinitions(ref) {
 		schema := d.Schema
-		if v2, ok := d.Schema.Extensions[common.ExtensionV2Schema]; ok {
-			schema.Extensions[common.ExtensionV2Schema] = v2
+		if of := kinds[name]; of != nil {
+			schema.AddExtension("x-kubernetes-group-version-kind", of)
 		}
 		out[name] = schema
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
 		panic(err)
 	}
+}
+
+func kindsByModel() map[string][]metav1.GroupVersionKind {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, admissionv1.AddToScheme, admissionv1beta1.AddToScheme, imagepolicyv1alpha1.AddToScheme,
+		apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme, api.AddAPIRegistration,
+	} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Group: api.APIRegistrationGroup, Version: "v1beta1"})
+	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	kinds := map[string][]metav1.GroupVersionKind{}
+	for gvk := range s.AllKnownTypes() {
+		name, err := s.ToOpenAPIDefinitionName(gvk)
+		if err != nil {
+			panic(err)
+		}
+		kinds[name] = append(kinds[name], metav1.GroupVersionKind(gvk))
+	}
+	for _, of := range kinds {
+		sort.Slice(of, func(i, j int) bool { return of[i].String() < of[j].String() })
+	}
+	return kinds
 }
 `
 

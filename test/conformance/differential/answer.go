@@ -61,7 +61,14 @@ var masked = map[string]bool{
 	"continue": true, "token": true, "serverAddressByClientCIDRs": true, "storageVersionHash": true, "expirationTimestamp": true,
 	// Words, not structure: those of tables and OpenAPI documents are our own.
 	"description": true,
+	// Of a build.
+	"gitTreeState": true, "gitCommit": true, "buildDate": true, "uptimeSeconds": true,
+	// Of content that is compared itself, words and all.
+	"serverRelativeURL": true,
 }
+
+// built are those that a build may leave empty.
+var built = map[string]bool{"gitTreeState": true, "gitCommit": true, "buildDate": true}
 
 func mask(key string, v any) any {
 	switch v := v.(type) {
@@ -84,7 +91,7 @@ func mask(key string, v any) any {
 	case nil:
 		return nil
 	case string:
-		if masked[key] && v != "" && v != "None" {
+		if masked[key] && (v != "" && v != "None" || built[key]) {
 			return "*"
 		}
 		return maskText(v)
@@ -103,7 +110,7 @@ var (
 	records = regexp.MustCompile(`(ResourceVersion in record \(|current: |"?resourceVersion\\?":\s?\\?")\d+`)
 	suffix  = regexp.MustCompile(`(Bad_)[a-z0-9]{5}`)
 	goTypes = regexp.MustCompile(`Go value of type \S+`)
-	ports   = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	ports   = regexp.MustCompile(`(127\.0\.0\.1|192\.0\.2\.1):\d+`)
 )
 
 func maskText(s string) string {
@@ -129,7 +136,7 @@ func differences(theirs, our Answer) []string {
 			found = append(found, fmt.Sprintf("header %s: upstream %q, ours %q", h, theirs.Header[h], our.Header[h]))
 		}
 	}
-	return append(found, compare("", theirs.Body, our.Body)...)
+	return append(found, classes(compare("", theirs.Body, our.Body))...)
 }
 
 func compare(at string, a, b any) []string {
@@ -137,6 +144,9 @@ func compare(at string, a, b any) []string {
 	bm, bok := b.(map[string]any)
 	if aok && bok {
 		return compareMaps(at, am, bm)
+	}
+	if x, y, ok := lines(a, b); ok {
+		return compareLines(at, x, y)
 	}
 	al, aok := a.([]any)
 	bl, bok := b.([]any)
@@ -160,6 +170,76 @@ func compare(at string, a, b any) []string {
 	}
 	return []string{fmt.Sprintf("body %s:\n\t\tupstream %s\n\t\tours     %s", at, x, y)}
 }
+
+// lines are two values as lists of words: lists of strings, or texts of many lines.
+func lines(a, b any) (x, y []string, ok bool) {
+	if s, is := a.(string); is && strings.Count(s, "\n") > 1 {
+		if t, is := b.(string); is {
+			return strings.Split(s, "\n"), strings.Split(t, "\n"), true
+		}
+	}
+	x, isX := stringsOf(a)
+	y, isY := stringsOf(b)
+	return x, y, isX && isY
+}
+
+func stringsOf(v any) ([]string, bool) {
+	list, ok := v.([]any)
+	if !ok || len(list) < 2 {
+		return nil, false
+	}
+	var all []string
+	for _, item := range list {
+		s, ok := item.(string)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, s)
+	}
+	return all, true
+}
+
+// compareLines tells what only one of two has, or that their order differs.
+func compareLines(at string, a, b []string) []string {
+	if slices.Equal(a, b) {
+		return nil
+	}
+	without := func(all, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+	}
+	theirs, our := without(a, b), without(b, a)
+	if len(theirs)+len(our) == 0 {
+		return []string{fmt.Sprintf("body %s: the same in another order:\n\t\tupstream %q\n\t\tours     %q", at, a, b)}
+	}
+	return []string{fmt.Sprintf("body %s:\n\t\tonly upstream %q\n\t\tonly ours     %q", at, theirs, our)}
+}
+
+// classes puts differences of one kind at many places together: documents about
+// everything have the same thing wrong everywhere.
+func classes(found []string) []string {
+	if len(found) < few {
+		return found
+	}
+	var order []string
+	count, first := map[string]int{}, map[string]string{}
+	for _, f := range found {
+		class := places.ReplaceAllString(f, "*")
+		if count[class]++; count[class] == 1 {
+			order, first[class] = append(order, class), f
+		}
+	}
+	all := make([]string, len(order))
+	for i, class := range order {
+		all[i] = fmt.Sprintf("%d like %s", count[class], first[class])
+	}
+	return all
+}
+
+// few is how many differences are told one by one; places are the parts of a path
+// that differences of a kind may differ in.
+const few = 20
+
+var places = regexp.MustCompile(`/[^ :]*?(\.(get|put|post|patch|delete|head|options|parameters)\b)|\[\d+\]|(schemas|definitions)\.[\w.-]+\.[A-Z]\w*`)
 
 func compareMaps(at string, a, b map[string]any) []string {
 	keys := make([]string, 0, len(a))

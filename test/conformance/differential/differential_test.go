@@ -29,6 +29,8 @@ var files embed.FS
 // pair are the two servers.
 type pair struct {
 	upstream, ours *server
+	pki            *lab.PKI
+	kubectl        string
 	kept           sync.Map // values kept by what cases share, by Shared
 	prepared       sync.Map // the Shared of cases that were prepared
 }
@@ -43,15 +45,17 @@ func start(t *testing.T, flags ...string) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := cache.Program("kube-apiserver")
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("upstream's kube-apiserver is not built: bin/conformance/conformance build kube-apiserver, of make conformance-runner")
+	program, kubectl := cache.Program("kube-apiserver"), cache.Program("kubectl")
+	for _, p := range []string{program, kubectl} {
+		if _, err := os.Stat(p); err != nil {
+			t.Skip("upstream's programs are not built: bin/conformance/conformance build kube-apiserver kubectl, of make conformance-runner")
+		}
 	}
 	pki := lab.NewPKI(t)
 	serve := func(name string, argv ...string) *server {
 		return newServer(t, pki, lab.StartAPIServer(t, pki, *orrery, name, append(argv, flags...)...).URL)
 	}
-	return &pair{upstream: serve("upstream", program), ours: serve("orrery", *orrery, "kube-apiserver")}
+	return &pair{upstream: serve("upstream", program), ours: serve("orrery", *orrery, "kube-apiserver"), pki: pki, kubectl: kubectl}
 }
 
 // Both servers give the same answers.
@@ -82,9 +86,11 @@ func TestDifferential(t *testing.T) {
 			plain = append(plain, c)
 		}
 	}
+	commands := wantedCommands(wanted)
 	var results []result
-	if len(plain) > 0 {
-		results = start(t).playAll(t.Context(), plain)
+	if len(plain)+len(commands) > 0 {
+		both := start(t)
+		results = append(both.playAll(t.Context(), plain), both.playCommands(t, commands)...)
 	}
 	if len(cbor) > 0 {
 		results = append(results, start(t, "--feature-gates=CBORServingAndStorage=true").playAll(t.Context(), cbor)...)
