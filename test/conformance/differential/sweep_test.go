@@ -14,14 +14,16 @@ func (o object) sweepCases() []Case {
 	var all []Case
 	item := o.collection + "/" + o.name
 	shared := "sweep-" + strings.NewReplacer(".", "-", "/", "-").Replace(o.label)
-	prepare := []Step{{Method: "POST", Path: o.collection, Body: text(o.Object), Quiet: true, Valid: true, Keep: map[string]string{"version": "metadata.resourceVersion"}}}
+	prepare := []Step{{Method: "POST", Path: o.collection, Body: text(o.Object), Quiet: true, Valid: true}}
+	// The servers may have written a status in between.
+	current := Step{Method: "GET", Path: item, Quiet: true, Keep: map[string]string{"version": "metadata.resourceVersion"}}
 	add := func(at, how string, root map[string]any) {
 		body := text(root)
 		root["metadata"].(map[string]any)["resourceVersion"] = "${version}"
 		versioned := text(root)
 		all = append(all,
 			Case{Name: fmt.Sprintf("sweep/%s/%s/%s", o.label, at, how), Shared: shared, Prepare: prepare, Steps: []Step{{Method: "POST", Path: o.collection + "?dryRun=All", Body: body}}},
-			Case{Name: fmt.Sprintf("update/%s/%s/%s", o.label, at, how), Shared: shared, Prepare: prepare, Steps: []Step{{Method: "PUT", Path: item + "?dryRun=All", Body: versioned}}})
+			Case{Name: fmt.Sprintf("update/%s/%s/%s", o.label, at, how), Shared: shared, Prepare: prepare, Steps: []Step{current, {Method: "PUT", Path: item + "?dryRun=All", Body: versioned}}})
 	}
 	for _, key := range sorted(o.Object) {
 		if key == "apiVersion" || key == "kind" || key == "metadata" {
