@@ -267,6 +267,14 @@ func defaultDeviceTolerations(tolerations []resourcev1.DeviceToleration) {
 
 // DefaultDeviceTaintRule stamps the time of the taint.
 func DefaultDeviceTaintRule(r *resourcev1.DeviceTaintRule) {
-	now := metav1.Now().Rfc3339Copy()
-	fillPtr(&r.Spec.Taint.TimeAdded, now)
+	fillPtr(&r.Spec.Taint.TimeAdded, metav1.Now().Rfc3339Copy())
+}
+
+// DefaultResourceSlice does the same for the taints of devices.
+func DefaultResourceSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		for j := range s.Spec.Devices[i].Taints {
+			fillPtr(&s.Spec.Devices[i].Taints[j].TimeAdded, metav1.Now().Rfc3339Copy())
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/transport"
 )
 
 // What is wrong with the objects of admissionregistration.k8s.io, but for their
@@ -31,7 +32,7 @@ func ValidateMutatingWebhooks(c, old *admissionv1.MutatingWebhookConfiguration) 
 	for i := range c.Webhooks {
 		at := field.NewPath("webhooks").Index(i)
 		errs = append(errs, check.webhook(mutatingWebhook(&c.Webhooks[i]), at)...)
-		errs = append(errs, oneOfIfSet(c.Webhooks[i].ReinvocationPolicy, at.Child("reinvocationPolicy"), admissionv1.NeverReinvocationPolicy, admissionv1.IfNeededReinvocationPolicy)...)
+		errs = append(errs, amongIfSet(c.Webhooks[i].ReinvocationPolicy, at.Child("reinvocationPolicy"), admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
 	}
 	return errs
 }
@@ -87,9 +88,7 @@ func lenientOn(before []webhook) lenient {
 		l.sideEffects = l.sideEffects || w.sideEffects == nil || !slices.Contains(noSideEffects, *w.sideEffects)
 		l.names = l.names || seen[w.name]
 		seen[w.name] = true
-		for _, s := range []*metav1.LabelSelector{w.namespaces, w.objects} {
-			l.selectors = l.selectors || s != nil && len(metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, nil)) > 0
-		}
+		l.selectors = l.selectors || hasBadSelector(w.namespaces, w.objects)
 	}
 	return l
 }
@@ -114,8 +113,8 @@ func (c webhookCheck) webhook(w webhook, at *field.Path) field.ErrorList {
 	for i := range w.rules {
 		errs = append(errs, validRule(&w.rules[i], at.Child("rules").Index(i))...)
 	}
-	errs = append(errs, oneOfIfSet(w.failure, at.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
-	errs = append(errs, oneOfIfSet(w.match, at.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)...)
+	errs = append(errs, amongIfSet(w.failure, at.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
+	errs = append(errs, amongIfSet(w.match, at.Child("matchPolicy"), admissionv1.Equivalent, admissionv1.Exact)...)
 	errs = append(errs, c.effects(w.sideEffects, at.Child("sideEffects"))...)
 	if w.timeout != nil && (*w.timeout < 1 || *w.timeout > 30) {
 		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *w.timeout, "the timeout value must be between 1 and 30 seconds"))
@@ -144,7 +143,7 @@ func (c webhookCheck) effects(effects *admissionv1.SideEffectClass, at *field.Pa
 		allowed = []admissionv1.SideEffectClass{admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun, admissionv1.SideEffectClassSome, admissionv1.SideEffectClassUnknown}
 	}
 	if effects != nil {
-		return oneOf(*effects, at, allowed...)
+		return among(*effects, at, allowed...)
 	}
 	var words []string
 	for _, a := range allowed {
@@ -176,50 +175,47 @@ func validWebhookClient(c admissionv1.WebhookClientConfig, at *field.Path) field
 	case (c.URL == nil) == (c.Service == nil):
 		return field.ErrorList{field.Required(at, "exactly one of url or service is required")}
 	case c.URL != nil:
-		return validWebhookURL(*c.URL, at.Child("url"))
+		return ValidateWebhookURL(*c.URL, at.Child("url"))
 	}
-	at = at.Child("service")
-	var errs field.ErrorList
-	if c.Service.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "service name is required"))
+	var port int32 // has its default
+	if c.Service.Port != nil {
+		port = *c.Service.Port
 	}
-	if c.Service.Namespace == "" {
-		errs = append(errs, field.Required(at.Child("namespace"), "service namespace is required"))
-	}
-	if p := c.Service.Port; p != nil {
-		for _, complaint := range validation.IsValidPortNum(int(*p)) {
-			errs = append(errs, field.Invalid(at.Child("port"), *p, "port is not valid: "+complaint))
-		}
-	}
-	if c.Service.Path != nil {
-		errs = append(errs, validWebhookPath(*c.Service.Path, at.Child("path"))...)
-	}
-	return errs
+	return ValidateWebhookService(c.Service.Namespace, c.Service.Name, c.Service.Path, port, at.Child("service"))
 }
 
-func validWebhookURL(raw string, at *field.Path) field.ErrorList {
+// ValidateWebhookService names what is wrong with the service of a webhook.
+func ValidateWebhookService(namespace, name string, path *string, port int32, at *field.Path) field.ErrorList {
+	// Upstream takes one for the other in what it says.
+	errs := requiredFields(at, "name", namespace, "namespace", name)
+	complaints := validation.IsValidPortNum(int(port))
+	errs = append(errs, refuse(len(complaints) > 0, at.Child("port"), port, "port is not valid: "+strings.Join(complaints, ", "))...)
+	if path == nil {
+		return errs
+	}
+	return append(errs, validWebhookPath(*path, at.Child("path"))...)
+}
+
+// ValidateCABundle names what is wrong with certificates to trust.
+func ValidateCABundle(bundle []byte, at *field.Path) field.ErrorList {
+	if _, err := transport.TLSConfigFor(&transport.Config{TLS: transport.TLSConfig{CAData: bundle}}); err != nil {
+		return field.ErrorList{field.Invalid(at, bundle, err.Error())}
+	}
+	return nil
+}
+
+// ValidateWebhookURL names what is wrong with the URL of a webhook.
+func ValidateWebhookURL(raw string, at *field.Path) field.ErrorList {
 	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(raw)
 	if err != nil {
 		return field.ErrorList{field.Required(at, "url must be a valid URL: "+err.Error()+form)}
 	}
-	var errs field.ErrorList
-	if u.Scheme != "https" {
-		errs = append(errs, field.Invalid(at, u.Scheme, "'https' is the only allowed URL scheme"+form))
-	}
-	if u.Host == "" {
-		errs = append(errs, field.Invalid(at, u.Host, "host must be specified"+form))
-	}
-	if u.User != nil {
-		errs = append(errs, field.Invalid(at, u.User.String(), "user information is not permitted in the URL"))
-	}
-	if u.Fragment != "" {
-		errs = append(errs, field.Invalid(at, u.Fragment, "fragments are not permitted in the URL"))
-	}
-	if u.RawQuery != "" {
-		errs = append(errs, field.Invalid(at, u.RawQuery, "query parameters are not permitted in the URL"))
-	}
-	return errs
+	errs := refuse(u.Scheme != "https", at, u.Scheme, "'https' is the only allowed URL scheme"+form)
+	errs = append(errs, refuse(u.Host == "", at, u.Host, "host must be specified"+form)...)
+	errs = append(errs, refuse(u.User != nil, at, u.User.String(), "user information is not permitted in the URL")...)
+	errs = append(errs, refuse(u.Fragment != "", at, u.Fragment, "fragments are not permitted in the URL")...)
+	return append(errs, refuse(u.RawQuery != "", at, u.RawQuery, "query parameters are not permitted in the URL")...)
 }
 
 // validWebhookPath wants a path of DNS subdomains.
@@ -230,17 +226,13 @@ func validWebhookPath(p string, at *field.Path) field.ErrorList {
 	if p == "//" {
 		return field.ErrorList{field.Invalid(at, p, "segment[0] may not be empty")}
 	}
-	var errs field.ErrorList
-	if !strings.HasPrefix(p, "/") {
-		errs = append(errs, field.Invalid(at, p, "must start with a '/'"))
-	}
-	steps := strings.Split(strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/"), "/")
-	for i, step := range steps {
+	errs := refuse(!strings.HasPrefix(p, "/"), at, p, "must start with a '/'")
+	for i, step := range strings.Split(strings.TrimSuffix(p[1:], "/"), "/") {
 		if step == "" {
 			errs = append(errs, field.Invalid(at, p, fmt.Sprintf("segment[%d] may not be empty", i)))
 			continue
 		}
-		for _, complaint := range validation.IsDNS1123Subdomain(step) {
+		for _, complaint := range subdomain(step) {
 			errs = append(errs, field.Invalid(at, p, fmt.Sprintf("segment[%d]: %v", i, complaint)))
 		}
 	}
@@ -527,7 +519,7 @@ func validNamedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) fiel
 // ValidatingAdmissionPolicyBinding.
 func ValidateValidatingPolicyBinding(b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	at := specPath()
-	errs := validPolicyBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+	errs := validPolicyBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, true)
 	actions := b.Spec.ValidationActions
 	at = at.Child("validationActions")
 	for i, a := range actions {
@@ -540,7 +532,7 @@ func ValidateValidatingPolicyBinding(b, _ *admissionv1.ValidatingAdmissionPolicy
 		errs = append(errs, field.Invalid(at, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
 	if len(actions) == 0 {
-		errs = append(errs, field.Required(at, "at least one validation action is required"))
+		errs = append(errs, declared(field.Required(at, ""))...)
 	}
 	return errs
 }
@@ -548,13 +540,13 @@ func ValidateValidatingPolicyBinding(b, _ *admissionv1.ValidatingAdmissionPolicy
 // ValidateMutatingPolicyBinding names the faults of a
 // MutatingAdmissionPolicyBinding.
 func ValidateMutatingPolicyBinding(b, _ *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-	errs := validPolicyBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+	errs := validPolicyBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, false)
 	return append(errs, mutableRules(b.Spec.MatchResources, specPath().Child("matchResources"))...)
 }
 
-func validPolicyBinding(policy string, params *admissionv1.ParamRef, match *admissionv1.MatchResources) field.ErrorList {
+func validPolicyBinding(policy string, params *admissionv1.ParamRef, match *admissionv1.MatchResources, byRule bool) field.ErrorList {
 	at := specPath()
-	errs := required(policy, at.Child("policyName"))
+	errs := ruleOnCreate(required(policy, at.Child("policyName")), !byRule)
 	if policy != "" {
 		errs = append(errs, invalid(at.Child("policyName"), policy, apivalidation.NameIsDNSSubdomain(policy, false))...)
 	}
@@ -585,5 +577,5 @@ func validParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(at.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, supported(*r.ParameterNotFoundAction, at.Child("parameterNotFoundAction"), admissionv1.AllowAction, admissionv1.DenyAction)...)
+	return append(errs, among(*r.ParameterNotFoundAction, at.Child("parameterNotFoundAction"), admissionv1.DenyAction, admissionv1.AllowAction)...)
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -332,7 +333,7 @@ type podCertificate = certificatesv1.PodCertificateRequest
 func ValidatePodCertificateRequest(r, old *podCertificate) field.ErrorList {
 	at := specPath()
 	if old != nil {
-		return unchanged(r.Spec, old.Spec, at)
+		return unchanged(olderPodCertificate(r), olderPodCertificate(old), at)
 	}
 	s := &r.Spec
 	errs := validSignerName(s.SignerName, at.Child("signerName"))
@@ -357,6 +358,17 @@ func ValidatePodCertificateRequest(r, old *podCertificate) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), s.MaxExpirationSeconds, fmt.Sprintf("must be in the range [%d, %d]", certificateLifeMin, most)))
 	}
 	return append(errs, validPodKey(r)...)
+}
+
+// olderPodCertificate is what a request asks for in the older form, which has all
+// the fields that upstream works with.
+func olderPodCertificate(r *podCertificate) certificatesv1beta1.PodCertificateRequestSpec {
+	s := &r.Spec
+	return certificatesv1beta1.PodCertificateRequestSpec{
+		SignerName: s.SignerName, PodName: s.PodName, PodUID: s.PodUID, ServiceAccountName: s.ServiceAccountName, ServiceAccountUID: s.ServiceAccountUID,
+		NodeName: s.NodeName, NodeUID: s.NodeUID, MaxExpirationSeconds: s.MaxExpirationSeconds,
+		StubPKCS10Request: s.StubPKCS10Request, UnverifiedUserAnnotations: s.UnverifiedUserAnnotations,
+	}
 }
 
 // validPodKey wants the public key in an otherwise empty request, whose signature

@@ -2,83 +2,44 @@ package api
 
 import (
 	"fmt"
+	"strings"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateFlowSchema names the faults of a FlowSchema.
-func ValidateFlowSchema(f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
-	at := specPath()
-	var errs field.ErrorList
-	if f.Spec.MatchingPrecedence <= 0 {
-		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), f.Spec.MatchingPrecedence, "must be a positive value"))
-	}
-	if f.Spec.MatchingPrecedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence {
-		errs = append(errs, field.Invalid(at.Child("matchingPrecedence"), f.Spec.MatchingPrecedence, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
-	}
-	if f.Spec.PriorityLevelConfiguration.Name == "" {
-		errs = append(errs, field.Required(at.Child("priorityLevelConfiguration", "name"), "must reference a priority level"))
-	}
-	if f.Spec.DistinguisherMethod != nil {
-		errs = append(errs, oneOf(f.Spec.DistinguisherMethod.Type, at.Child("distinguisherMethod", "type"), flowcontrolv1.FlowDistinguisherMethodByUserType, flowcontrolv1.FlowDistinguisherMethodByNamespaceType)...)
-	}
-	for i, rule := range f.Spec.Rules {
-		here := at.Child("rules").Index(i)
-		if len(rule.Subjects) == 0 {
-			errs = append(errs, field.Required(here.Child("subjects"), "subjects must contain at least one value"))
-		}
-		if len(rule.ResourceRules)+len(rule.NonResourceRules) == 0 {
-			errs = append(errs, field.Required(here, "at least one of resourceRules and nonResourceRules has to be non-empty"))
-		}
-	}
-	return errs
-}
-
-// ValidatePriorityLevel names the faults of a PriorityLevelConfiguration.
-func ValidatePriorityLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-	at := specPath()
-	errs := oneOf(l.Spec.Type, at.Child("type"), flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)
-	switch l.Spec.Type {
-	case flowcontrolv1.PriorityLevelEnablementExempt:
-		if l.Spec.Limited != nil {
-			errs = append(errs, field.Forbidden(at.Child("limited"), "must be nil if the type is not Limited"))
-		}
-	case flowcontrolv1.PriorityLevelEnablementLimited:
-		if l.Spec.Limited == nil {
-			return append(errs, field.Required(at.Child("limited"), "must not be empty when type is Limited"))
-		}
-		errs = append(errs, oneOf(l.Spec.Limited.LimitResponse.Type, at.Child("limited", "limitResponse", "type"), flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)...)
-	}
-	return errs
-}
-
 // ValidateAPIService names the faults of an APIService.
 func ValidateAPIService(a, _ *APIService) field.ErrorList {
-	at := specPath()
-	var errs field.ErrorList
-	if want := a.Spec.Version + "." + a.Spec.Group; a.Name != want {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), a.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)))
+	at, spec := specPath(), &a.Spec
+	want := spec.Version + "." + spec.Group
+	errs := refuse(a.Name != want && len(path.IsValidPathSegmentName(a.Name)) == 0, field.NewPath("metadata", "name"), a.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want))
+	errs = append(errs, need(spec.Group == "" && spec.Version != "v1", at.Child("group"), "only v1 may have an empty group and it better be legacy kube")...)
+	errs = append(errs, validIfSet(spec.Group, at.Child("group"), subdomain)...)
+	errs = append(errs, invalid(at.Child("version"), spec.Version, validation.IsDNS1035Label(spec.Version))...)
+	priority := func(name string, p, most int32) {
+		errs = append(errs, refuse(p <= 0 || p > most, at.Child(name), p, fmt.Sprintf("must be positive and less than %d", most))...)
 	}
-	if a.Spec.Group != "" {
-		errs = append(errs, invalid(at.Child("group"), a.Spec.Group, validation.IsDNS1123Subdomain(a.Spec.Group))...)
+	priority("groupPriorityMinimum", spec.GroupPriorityMinimum, 20000)
+	priority("versionPriority", spec.VersionPriority, 1000)
+	skip := at.Child("insecureSkipTLSVerify")
+	s := spec.Service
+	if s == nil {
+		errs = append(errs, refuse(len(spec.CABundle) > 0, at.Child("caBundle"), fmt.Sprintf("%d bytes", len(spec.CABundle)), "local APIServices may not have a caBundle")...)
+		return append(errs, refuse(spec.InsecureSkipTLSVerify, skip, true, "local APIServices may not have insecureSkipTLSVerify")...)
 	}
-	errs = append(errs, invalid(at.Child("version"), a.Spec.Version, validation.IsDNS1035Label(a.Spec.Version))...)
-	if p := a.Spec.GroupPriorityMinimum; p <= 0 || p > 20000 {
-		errs = append(errs, field.Invalid(at.Child("groupPriorityMinimum"), p, "must be positive and less than 20000"))
+	at = at.Child("service")
+	errs = append(errs, requiredFields(at, "namespace", s.Namespace, "name", s.Name)...)
+	if s.Port != nil {
+		complaints := validation.IsValidPortNum(int(*s.Port))
+		errs = append(errs, refuse(len(complaints) > 0, at.Child("port"), *s.Port, "port is not valid: "+strings.Join(complaints, ", "))...)
 	}
-	if p := a.Spec.VersionPriority; p <= 0 || p > 1000 {
-		errs = append(errs, field.Invalid(at.Child("versionPriority"), p, "must be positive and less than 1000"))
-	}
-	if s := a.Spec.Service; s != nil {
-		errs = append(errs, required(s.Name, at.Child("service", "name"))...)
-		errs = append(errs, required(s.Namespace, at.Child("service", "namespace"))...)
-		if a.Spec.InsecureSkipTLSVerify && len(a.Spec.CABundle) > 0 {
-			errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), a.Spec.InsecureSkipTLSVerify, "may not be true if caBundle is present"))
-		}
-	} else if len(a.Spec.CABundle) > 0 || a.Spec.InsecureSkipTLSVerify {
-		errs = append(errs, field.Invalid(at.Child("caBundle"), "", "local APIServices may not have a caBundle"))
-	}
-	return errs
+	return append(errs, refuse(spec.InsecureSkipTLSVerify && len(spec.CABundle) > 0, skip, true, "may not be true if caBundle is present")...)
+}
+
+// ValidateAPIServiceStatus names the faults of an APIService with a new status.
+func ValidateAPIServiceStatus(a, _ *APIService) field.ErrorList {
+	return elements(a.Status.Conditions, field.NewPath("status", "conditions"), func(c *APIServiceCondition, at *field.Path) field.ErrorList {
+		return among(string(c.Status), at.Child("status"), "True", "False", "Unknown")
+	})
 }

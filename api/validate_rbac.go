@@ -1,12 +1,10 @@
 package api
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -14,111 +12,77 @@ import (
 func ValidateRole(r, _ *rbacv1.Role) field.ErrorList { return validRules(r.Rules, true) }
 
 // ValidateClusterRole names the faults of a ClusterRole.
-func ValidateClusterRole(r, _ *rbacv1.ClusterRole) field.ErrorList {
+func ValidateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	errs := validRules(r.Rules, false)
 	if r.AggregationRule == nil {
 		return errs
 	}
-	at := field.NewPath("aggregationRule", "clusterRoleSelectors")
-	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-		errs = append(errs, field.Required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+	var options metavalidation.LabelSelectorValidationOptions
+	if old != nil && old.AggregationRule != nil {
+		for i := range old.AggregationRule.ClusterRoleSelectors {
+			options.AllowInvalidLabelValueInSelector = options.AllowInvalidLabelValueInSelector || hasBadSelector(&old.AggregationRule.ClusterRoleSelectors[i])
+		}
 	}
-	for i := range r.AggregationRule.ClusterRoleSelectors {
-		errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i], metavalidation.LabelSelectorValidationOptions{}, at.Index(i))...)
-	}
-	return errs
+	at, selectors := field.NewPath("aggregationRule", "clusterRoleSelectors"), r.AggregationRule.ClusterRoleSelectors
+	errs = append(errs, need(len(selectors) == 0, at, "at least one clusterRoleSelector required if aggregationRule is non-nil")...)
+	return append(errs, elements(selectors, at, func(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+		errs := metavalidation.ValidateLabelSelector(s, options, at)
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		return append(errs, refuse(err != nil, at, selector, "invalid label selector.")...)
+	})...)
 }
 
 func validRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
-	var errs field.ErrorList
-	for i, r := range rules {
-		at := field.NewPath("rules").Index(i)
-		noVerbs := func() {
-			if len(r.Verbs) == 0 {
-				errs = append(errs, field.Required(at.Child("verbs"), ""))
-			}
+	return elements(rules, field.NewPath("rules"), func(r *rbacv1.PolicyRule, at *field.Path) field.ErrorList {
+		errs := need(len(r.Verbs) == 0, at.Child("verbs"), "").MarkBeta()
+		if urls := at.Child("nonResourceURLs"); len(r.NonResourceURLs) > 0 {
+			errs = append(errs, refuse(namespaced, urls, r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs")...)
+			return append(errs, refuse(len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0, urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs")...)
 		}
-		if len(r.NonResourceURLs) > 0 {
-			noVerbs()
-			if namespaced {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
-			}
-			if len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
-			}
-			continue
-		}
-		if len(r.APIGroups) == 0 {
-			errs = append(errs, field.Required(at.Child("apiGroups"), "resource rules must supply at least one api group"))
-		}
-		if len(r.Resources) == 0 {
-			errs = append(errs, field.Required(at.Child("resources"), "resource rules must supply at least one resource"))
-		}
-		noVerbs()
-	}
-	return errs
+		errs = append(errs, need(len(r.APIGroups) == 0, at.Child("apiGroups"), "resource rules must supply at least one api group")...)
+		return append(errs, need(len(r.Resources) == 0, at.Child("resources"), "resource rules must supply at least one resource")...)
+	})
 }
 
 // ValidateRoleBinding names the faults of a RoleBinding.
 func ValidateRoleBinding(b, old *rbacv1.RoleBinding) field.ErrorList {
-	errs := validRoleRef(b.RoleRef, "Role", "ClusterRole")
+	errs := validRoleRef(b.RoleRef, old != nil, "Role", "ClusterRole")
 	errs = append(errs, validSubjects(b.Subjects, false)...)
-	if old != nil && b.RoleRef != old.RoleRef {
-		errs = append(errs, field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef"))
+	if old == nil {
+		return errs
 	}
-	return errs
+	return append(errs, unchanged(b.RoleRef, old.RoleRef, field.NewPath("roleRef"))...)
 }
 
 // ValidateClusterRoleBinding names the faults of a ClusterRoleBinding.
 func ValidateClusterRoleBinding(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-	errs := validRoleRef(b.RoleRef, "ClusterRole")
+	errs := validRoleRef(b.RoleRef, old != nil, "ClusterRole")
 	errs = append(errs, validSubjects(b.Subjects, true)...)
-	if old != nil && b.RoleRef != old.RoleRef {
-		errs = append(errs, field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef"))
+	if old == nil {
+		return errs
 	}
-	return errs
+	return append(errs, unchanged(b.RoleRef, old.RoleRef, field.NewPath("roleRef"))...)
 }
 
-func validRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
+func validRoleRef(ref rbacv1.RoleRef, update bool, kinds ...string) field.ErrorList {
 	at := field.NewPath("roleRef")
-	var errs field.ErrorList
-	if ref.APIGroup != rbacv1.GroupName {
-		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
-	}
-	if !slices.Contains(kinds, ref.Kind) {
-		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
-	}
-	if ref.Name == "" {
-		return append(errs, field.Required(at.Child("name"), ""))
-	}
-	return append(errs, invalid(at.Child("name"), ref.Name, path.ValidatePathSegmentName(ref.Name, false))...)
+	errs := among(ref.APIGroup, at.Child("apiGroup"), rbacv1.GroupName)
+	errs = append(errs, among(ref.Kind, at.Child("kind"), kinds...)...)
+	errs = append(errs, ruleOnCreate(required(ref.Name, at.Child("name")), update)...)
+	return append(errs, validIfSet(ref.Name, at.Child("name"), path.IsValidPathSegmentName)...)
 }
 
 func validSubjects(subjects []rbacv1.Subject, wide bool) field.ErrorList {
-	var errs field.ErrorList
-	for i, s := range subjects {
-		at := field.NewPath("subjects").Index(i)
+	return elements(subjects, field.NewPath("subjects"), func(s *rbacv1.Subject, at *field.Path) field.ErrorList {
+		errs := requiredByRule(s.Name, at.Child("name"))
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:
-			if s.Name != "" {
-				errs = append(errs, invalid(at.Child("name"), s.Name, validation.IsDNS1123Subdomain(s.Name))...)
-			}
-			if s.APIGroup != "" {
-				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
-			}
-			if wide && s.Namespace == "" {
-				errs = append(errs, field.Required(at.Child("namespace"), ""))
-			}
+			errs = append(errs, validIfSet(s.Name, at.Child("name"), subdomain)...)
+			errs = append(errs, among(s.APIGroup, at.Child("apiGroup"), "")...)
+			return append(errs, need(wide && s.Namespace == "", at.Child("namespace"), "")...)
 		case rbacv1.UserKind, rbacv1.GroupKind:
-			if s.APIGroup != rbacv1.GroupName {
-				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
-			}
-		default:
-			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+			return append(errs, among(s.APIGroup, at.Child("apiGroup"), rbacv1.GroupName)...)
 		}
-		if s.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		}
-	}
-	return errs
+		return append(errs, among(s.Kind, at.Child("kind"), rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind)...)
+	})
 }

@@ -156,7 +156,9 @@ func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, co
 	_, err := a.col.Update(ctx, "", have.Name, storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {
 		obj := current.(*api.APIService)
 		if obj.UID == have.UID && equality.Semantic.DeepEqual(obj.Spec, have.Spec) {
+			before := obj.DeepCopy()
 			mend(obj)
+			a.s.ownStatus(schema.GroupVersionResource{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion, Resource: "apiservices"}, before, obj)
 		}
 		return obj, nil
 	})

@@ -193,7 +193,11 @@ func (d *definitions) overlaps(crd *definition) bool {
 
 // writeStatus stores the status of crd, if nobody has changed the object since.
 func (d *definitions) writeStatus(ctx context.Context, crd *definition) error {
-	return d.write(ctx, crd, func(current *definition) { current.Status = crd.Status })
+	return d.write(ctx, crd, func(current *definition) {
+		before := current.DeepCopy()
+		current.Status = crd.Status
+		d.s.ownStatus(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), before, current)
+	})
 }
 
 // write changes a definition. That it has changed meanwhile is no failure: its

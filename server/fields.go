@@ -172,10 +172,13 @@ func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfiel
 // resetFields are the fields that a write through this door cannot change, and
 // so does not come to own: status through the object, spec through its status.
 func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
-	var path fieldpath.Path
+	paths := fieldpath.NewSet()
 	switch _, hasStatus := k.Sub["status"]; {
 	case subresource == "" && hasStatus:
-		path = fieldpath.MakePathOrDie("status")
+		paths.Insert(fieldpath.MakePathOrDie("status"))
+		for _, field := range k.Fixed {
+			paths.Insert(fieldpath.MakePathOrDie(field))
+		}
 	case subresource == "status" && k.Unstructured():
 		return map[fieldpath.APIVersion]fieldpath.Filter{
 			fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(
@@ -183,12 +186,12 @@ func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]
 			)),
 		}
 	case subresource == "status":
-		path = fieldpath.MakePathOrDie("spec")
+		paths.Insert(fieldpath.MakePathOrDie("spec"))
 	default:
 		return nil
 	}
 	return map[fieldpath.APIVersion]fieldpath.Filter{
-		fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(path)),
+		fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(paths),
 	}
 }
 
@@ -201,6 +204,19 @@ func (f *fieldManagers) own(k *registry.Kind, subresource string, live, obj runt
 		return obj
 	}
 	return m.UpdateNoErrors(live, obj, manager)
+}
+
+// ownStatus records that a status is the server's own doing.
+func (s *Server) ownStatus(gvr schema.GroupVersionResource, before, obj runtime.Object) {
+	k := s.Kinds.Find(gvr)
+	if k == nil {
+		return
+	}
+	for _, o := range []runtime.Object{before, obj} {
+		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	}
+	owned := s.fields.own(k, "status", before, obj, "kube-apiserver")
+	obj.(metav1.Object).SetManagedFields(owned.(metav1.Object).GetManagedFields())
 }
 
 // apply merges a server-side apply into live.

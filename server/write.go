@@ -182,7 +182,7 @@ func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 		errs = append(errs, check(obj, nil)...)
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), m.GetName(), dedupErrors(errs))
+		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), m.GetName(), api.InOrder(dedupErrors(errs)))
 	}
 	w.warnKind(obj, nil)
 	return nil
@@ -398,7 +398,7 @@ func (w *change) validateUpdate(obj, old runtime.Object) error {
 		errs = append(errs, check(obj, old)...)
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, dedupErrors(errs))
+		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, api.InOrder(dedupErrors(errs)))
 	}
 	w.warnKind(obj, old)
 	return nil

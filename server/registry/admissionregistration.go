@@ -40,7 +40,7 @@ func admissionregistrationKinds() []*Kind {
 			Validate: validateMutatingWebhooks,
 			Columns:  webhookColumns(), Row: mutatingWebhooksRow,
 			Default: api.DefaultMutatingWebhooks,
-			Prepare: counted(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
+			Prepare: countedExactly(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicyList]{
 			Plural: "validatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
@@ -64,7 +64,7 @@ func admissionregistrationKinds() []*Kind {
 			Validate: validateValidatingWebhooks,
 			Columns:  webhookColumns(), Row: validatingWebhooksRow,
 			Default: api.DefaultValidatingWebhooks,
-			Prepare: counted(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
+			Prepare: countedExactly(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
 				return &c.Webhooks
 			}),
 		}.erase(gv),

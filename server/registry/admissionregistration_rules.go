@@ -125,16 +125,21 @@ func changedConditions(now, before [][]admissionv1.MatchCondition, update bool) 
 // policyExpressions checks the expressions of one policy, which may name its
 // variables.
 type policyExpressions struct {
-	compiler *celplugin.CompositedCompiler
+	compiler celplugin.Compiler
+	composed *celplugin.CompositedCompiler // the same; nil if there are no variables
 	may      celplugin.OptionalVariableDeclarations
 }
 
-func newPolicyExpressions(params *admissionv1.ParamKind) (*policyExpressions, error) {
+func newPolicyExpressions(params *admissionv1.ParamKind, composed bool) (*policyExpressions, error) {
+	may := celplugin.OptionalVariableDeclarations{HasParams: params != nil, HasAuthorizer: true}
+	if !composed {
+		return &policyExpressions{compiler(), nil, may}, nil
+	}
 	c, err := celplugin.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		return nil, err
 	}
-	return &policyExpressions{c, celplugin.OptionalVariableDeclarations{HasParams: params != nil, HasAuthorizer: true}}, nil
+	return &policyExpressions{c, c, may}, nil
 }
 
 var identifier = regexp.MustCompile("^[_a-zA-Z][_a-zA-Z0-9]*$")
@@ -161,7 +166,7 @@ func (p *policyExpressions) variables(all []admissionv1.Variable, at *field.Path
 			continue
 		}
 		e := &expression{v.Name, v.Expression, []*cel.Type{cel.AnyType, cel.DynType}}
-		result := p.compiler.CompileAndStoreVariable(e, p.may, environment.NewExpressions)
+		result := p.composed.CompileAndStoreVariable(e, p.may, environment.NewExpressions)
 		errs = append(errs, compileError(result.Error, v.Expression, here.Child("expression"))...)
 	}
 	return errs
@@ -195,7 +200,8 @@ func (p *policyExpressions) annotation(a *admissionv1.AuditAnnotation, at *field
 	case len(text) > most:
 		return field.ErrorList{field.Required(at, "must not exceed 5120 bytes in length")}
 	}
-	return compiles(p.compiler, &expression{text: text, types: []*cel.Type{cel.StringType, cel.NullType}}, p.may, at)
+	e := &expression{text: text, types: []*cel.Type{cel.StringType, cel.NullType}}
+	return compileError(p.compiler.CompileCELExpression(e, p.may, environment.NewExpressions).Error, a.ValueExpression, at)
 }
 
 func (p *policyExpressions) mutation(m *admissionv1.Mutation, at *field.Path) field.ErrorList {
@@ -225,7 +231,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	}
 	at := field.NewPath("spec")
 	errs = append(errs, validConditions(p.Spec.MatchConditions, p.Spec.ParamKind != nil, at.Child("matchConditions"))...)
-	expressions, err := newPolicyExpressions(p.Spec.ParamKind)
+	expressions, err := newPolicyExpressions(p.Spec.ParamKind, len(p.Spec.Variables) > 0)
 	if err != nil {
 		return append(errs, field.InternalError(at, errors.New("the compiler of expressions: "+err.Error())))
 	}
@@ -246,7 +252,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	}
 	at := field.NewPath("spec")
 	errs = append(errs, validConditions(p.Spec.MatchConditions, p.Spec.ParamKind != nil, at.Child("matchConditions"))...)
-	expressions, err := newPolicyExpressions(p.Spec.ParamKind)
+	expressions, err := newPolicyExpressions(p.Spec.ParamKind, true)
 	if err != nil {
 		return append(errs, field.InternalError(at, errors.New("the compiler of expressions: "+err.Error())))
 	}

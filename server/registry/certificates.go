@@ -55,6 +55,7 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 				r.Spec.Extra[key] = value
 			}
 		},
+		Fixed:     []string{"spec"},
 		Fields:    func(r *csr) fields.Set { return fields.Set{"spec.signerName": r.Spec.SignerName} },
 		ValidName: anyName,
 		Sub: Sub{

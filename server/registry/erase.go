@@ -37,6 +37,7 @@ type kind[T, L any] struct {
 	Decoded   func(*T)
 	Prepare   func(obj, old *T)
 	Author    func(obj *T, u user.Info) // stamps the creator's identity
+	Fixed     []string
 	Validate  func(obj, old *T) field.ErrorList
 	Warn      func(obj, old *T) []string
 	ValidName func(name string, prefix bool) []string
@@ -69,7 +70,7 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
 		ValidName:             k.ValidName,
 		NoUnconditionalUpdate: k.NeedsRevision, CreateOnUpdate: k.CreateOnUpdate, OrphanByDefault: k.OrphanByDefault,
-		Columns: k.Columns, Sub: k.Sub,
+		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed,
 	}
 	k.eraseFuncs(row)
 	return row
@@ -165,8 +166,16 @@ func UserFrom(ctx context.Context) user.Info {
 type halves[T, S, U any] struct {
 	spec   func(*T) *S
 	status func(*T) *U
-	// counted kinds bump metadata.generation when the spec changes.
-	counted bool
+	// counted kinds bump metadata.generation when the spec changes; exactly: also
+	// from nothing to something empty.
+	counted, exactly bool
+}
+
+func (h halves[T, S, U]) same(a, b *S) bool {
+	if h.exactly {
+		return reflect.DeepEqual(a, b)
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // prepare is the Prepare of the main resource.
@@ -185,7 +194,7 @@ func (h halves[T, S, U]) prepare(obj, old *T) {
 		return
 	}
 	generation := generationOf(old)
-	if !equality.Semantic.DeepEqual(h.spec(obj), h.spec(old)) {
+	if !h.same(h.spec(obj), h.spec(old)) {
 		generation++
 	}
 	setGeneration(obj, generation)
@@ -221,4 +230,9 @@ func generationOf[T any](obj *T) int64     { return any(obj).(metav1.Object).Get
 // spec.
 func counted[T, S any](spec func(*T) *S) func(obj, old *T) {
 	return halves[T, S, struct{}]{spec: spec, counted: true}.prepare
+}
+
+// countedExactly counts every change.
+func countedExactly[T, S any](spec func(*T) *S) func(obj, old *T) {
+	return halves[T, S, struct{}]{spec: spec, counted: true, exactly: true}.prepare
 }

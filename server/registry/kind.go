@@ -55,6 +55,9 @@ type Kind struct {
 	// metadata that the server fills in (uid, name, creationTimestamp) is already
 	// there; the user comes in ctx, see WithUser.
 	Prepare func(ctx context.Context, obj, old runtime.Object)
+	// Fixed are fields that an update leaves as they are, and that nobody comes to
+	// own by writing the object.
+	Fixed []string
 	// Validate runs after admission. old is nil on create. Metadata is
 	// validated by the server for every kind; this is the rest. It gets objects of
 	// the version that writes are worked on in (see Hub), whose Validate counts

@@ -25,6 +25,7 @@ func storageKinds() []*Kind {
 		}.erase(gv),
 		kind[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]{
 			Plural: "csistoragecapacities", NeedsRevision: true,
+			Validate: api.ValidateStorageCapacity,
 		}.erase(gv),
 		kind[storagev1.StorageClass, storagev1.StorageClassList]{
 			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
@@ -35,7 +36,8 @@ func storageKinds() []*Kind {
 		volumeAttachmentKind(gv),
 		kind[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]{
 			Plural: "volumeattributesclasses", Short: []string{"vac"}, Cluster: true,
-			Columns: attributesClassColumns(), Row: attributesClassRow,
+			Validate: api.ValidateAttributesClass,
+			Columns:  attributesClassColumns(), Row: attributesClassRow,
 		}.erase(gv),
 	}
 }
@@ -58,8 +60,12 @@ func csiDriverKind(gv schema.GroupVersion) *Kind {
 	}.erase(gv)
 }
 
-// warnCSIDriver points at tokens that end up where they may be logged.
-func warnCSIDriver(d, _ *storagev1.CSIDriver) []string {
+// warnCSIDriver points at tokens that end up where they may be logged, when they
+// are asked for.
+func warnCSIDriver(d, old *storagev1.CSIDriver) []string {
+	if old != nil && equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests) {
+		return nil
+	}
 	if len(d.Spec.TokenRequests) > 0 && d.Spec.ServiceAccountTokenInSecrets == nil {
 		return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
 	}
