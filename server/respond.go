@@ -2,13 +2,13 @@ package server
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 
+	"github.com/klauspost/compress/gzip"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +20,8 @@ import (
 // gzipFrom is the size above which a reply is worth compressing.
 const gzipFrom = 128 * 1024
 
-// compressors are used again: each has its own megabyte.
+// compressors are used again: each has its own megabyte. The library's take a third
+// of the time of Go's own.
 var compressors = sync.Pool{New: func() any {
 	compressor, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
 	return compressor

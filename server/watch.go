@@ -1,7 +1,6 @@
 package server
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/klauspost/compress/gzip"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,7 +152,9 @@ func (c *call) openStream(cancel context.CancelFunc, compress bool) (send func(*
 // gzipTo writes a compressed piece that ends here: a quiet watch holds no compressor.
 // Without the flush, readers would wait for the next piece before they hand out this.
 func gzipTo(w io.Writer, body []byte) error {
-	compressor, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // fails for unknown levels only
+	compressor := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(compressor)
+	compressor.Reset(w)
 	_, err := compressor.Write(body)
 	return errors.Join(err, compressor.Flush(), compressor.Close())
 }

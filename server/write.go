@@ -65,9 +65,12 @@ func (w *change) create(ctx context.Context, col *storage.Collection, obj runtim
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
+	if !generated {
+		return w.createOnce(ctx, col, obj)
+	}
 	for attempt := 1; ; attempt++ {
 		stored, err := w.createOnce(ctx, col, obj.DeepCopyObject())
-		if !generated || !apierrors.IsAlreadyExists(err) {
+		if !apierrors.IsAlreadyExists(err) {
 			return stored, err
 		}
 		if attempt == nameAttempts {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,7 +56,7 @@ type Decode func(doc []byte, into runtime.Object) (strict []error, err error)
 // same type, and returns what the client is to be warned of. current is not
 // changed.
 func (p *Patch) Apply(current, into runtime.Object, decode Decode) (warnings []error, err error) {
-	var value string
+	var value func() string
 	var problems []error
 	if p.kind == types.StrategicMergePatchType {
 		value, problems, err = p.applyStrategic(current, into)
@@ -65,7 +67,7 @@ func (p *Patch) Apply(current, into runtime.Object, decode Decode) (warnings []e
 	case err != nil, len(problems) == 0, p.validation == metav1.FieldValidationIgnore:
 		return nil, err
 	case p.validation == metav1.FieldValidationStrict:
-		return nil, invalid(value, runtime.NewStrictDecodingError(problems))
+		return nil, invalid(value(), runtime.NewStrictDecodingError(problems))
 	}
 	return problems, nil
 }
@@ -87,10 +89,10 @@ func undecodable(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
-func (p *Patch) applyJSON(current, into runtime.Object, decode Decode) (value string, problems []error, err error) {
+func (p *Patch) applyJSON(current, into runtime.Object, decode Decode) (value func() string, problems []error, err error) {
 	doc, err := json.Marshal(current)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	change := p.operate
 	if p.kind == types.MergePatchType {
@@ -98,13 +100,13 @@ func (p *Patch) applyJSON(current, into runtime.Object, decode Decode) (value st
 	}
 	patched, problems, err := change(doc)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	more, err := decode(patched, into)
 	if err != nil {
-		return "", nil, invalid(string(patched), err)
+		return nil, nil, invalid(string(patched), err)
 	}
-	return string(patched), append(problems, more...), nil
+	return func() string { return string(patched) }, append(problems, more...), nil
 }
 
 func (p *Patch) merge(doc []byte) (patched []byte, problems []error, err error) {
@@ -163,28 +165,65 @@ func grows(ops jsonpatch.Patch, size int) bool {
 	return false
 }
 
-func (p *Patch) applyStrategic(current, into runtime.Object) (value string, problems []error, err error) {
+func (p *Patch) applyStrategic(current, into runtime.Object) (value func() string, problems []error, err error) {
 	merge := map[string]any{}
 	if problems, err = kjson.UnmarshalStrict(p.body, &merge); err != nil {
-		return "", nil, apierrors.NewBadRequest(err.Error())
+		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	value = fmt.Sprintf("%+v", merge)
-	doc, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current)
+	value = p.mergeText
+	part, join := split(current, merge)
+	doc, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	patched, err := strategicpatch.StrategicMergeMapPatch(doc, merge, into)
 	if err != nil {
-		return "", nil, strategicError(err)
+		return nil, nil, strategicError(err)
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(patched, into, true)
+	join(into)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		return value, append(problems, strict.Errors()...), nil
 	}
 	if err != nil {
-		err = invalid(value, err)
+		err = invalid(value(), err)
 	}
 	return value, problems, err
+}
+
+// mergeText is the patch as errors show it.
+func (p *Patch) mergeText() string {
+	merge := map[string]any{}
+	_, _ = kjson.UnmarshalStrict(p.body, &merge) // it could be read before
+	return fmt.Sprintf("%+v", merge)
+}
+
+// split returns an object with only those of the parts of current (metadata, spec,
+// status) that a merge touches, as the way through maps and back is long; join puts
+// copies of the others beside the result.
+func split(current runtime.Object, merge map[string]any) (part runtime.Object, join func(into runtime.Object)) {
+	for key := range merge {
+		if strings.HasPrefix(key, "$") { // a directive about all parts
+			return current, func(runtime.Object) {}
+		}
+	}
+	from := reflect.ValueOf(current).Elem()
+	some := reflect.New(from.Type())
+	var others []int
+	for i := range from.NumField() {
+		name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ",")
+		if _, touched := merge[name]; touched || name == "" { // "": the kind
+			some.Elem().Field(i).Set(from.Field(i))
+		} else {
+			others = append(others, i)
+		}
+	}
+	return some.Interface().(runtime.Object), func(into runtime.Object) {
+		rest := reflect.ValueOf(current.DeepCopyObject()).Elem()
+		for _, i := range others {
+			reflect.ValueOf(into).Elem().Field(i).Set(rest.Field(i))
+		}
+	}
 }
 
 // invalid says that the patched object cannot be read.

@@ -43,6 +43,12 @@ func TestApply(t *testing.T) {
 		{"strategic merges lists by key", types.StrategicMergePatchType, `{"spec":{"containers":[{"name":"two","image":"z"}]}}`, "map[a:1] [x:1 z]", 0},
 		{"strategic deletes from lists", types.StrategicMergePatchType, `{"spec":{"containers":[{"name":"one","$patch":"delete"}]}}`, "map[a:1] [y:1]", 0},
 		{"strategic with an unknown field", types.StrategicMergePatchType, `{"spec":{"foo":1}}`, "map[a:1] [x:1 y:1]", 1},
+		{"strategic of several parts", types.StrategicMergePatchType, `{"metadata":{"labels":{"b":"2"}},"spec":{"containers":[{"name":"one","image":"z"}]}}`, "map[a:1 b:2] [z y:1]", 0},
+		{"strategic of another part", types.StrategicMergePatchType, `{"status":{"message":"m"}}`, "map[a:1] [x:1 y:1]", 0},
+		{"strategic of none", types.StrategicMergePatchType, `{}`, "map[a:1] [x:1 y:1]", 0},
+		{"strategic of an unknown part", types.StrategicMergePatchType, `{"foo":1}`, "map[a:1] [x:1 y:1]", 1},
+		{"strategic with a part that goes", types.StrategicMergePatchType, `{"spec":null}`, "map[a:1] []", 0},
+		{"strategic with a directive about all", types.StrategicMergePatchType, `{"$patch":"replace","metadata":{"labels":{"c":"3"}}}`, "map[c:3] []", 0},
 		{"strategic that is no object", types.StrategicMergePatchType, `[]`, "400", 0},
 	}
 	for _, test := range tests {

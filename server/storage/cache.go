@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/google/btree"
 )
@@ -68,7 +67,7 @@ func (c *Collection) apply(all []prepared) {
 		c.put(p)
 	}
 	c.dropKept()
-	c.ring()
+	c.window.ring()
 	if len(corrupt) > 0 {
 		c.store.options.Log.Error("stored object cannot be read", "resource", c.resource.String(), "err", errors.Join(corrupt...))
 	}
@@ -210,15 +209,4 @@ func (c *Collection) restart(items map[string]prepared, rev int64) {
 	}
 	c.rev = rev
 	c.window.restart(rev)
-}
-
-// ring wakes the watchers, or has them woken a little later. Caller holds mu.
-func (c *Collection) ring() {
-	if wait := c.window.ring(); wait > 0 {
-		time.AfterFunc(wait, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.window.ringAll()
-		})
-	}
 }

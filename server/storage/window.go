@@ -37,10 +37,8 @@ type window struct {
 	age         time.Duration
 	topics      map[string]map[string]*topic // by field and value
 	stirred     []*topic                     // with changes since the last ring
-	grown       bell
-	watchers    int       // those who listen to grown
-	rung        time.Time // when it rang
-	gathering   bool      // it is about to ring
+	watchers    int                          // of everything
+	grown       crowdBell
 }
 
 // topic is the changes that concern one value of one field, before or after
@@ -50,7 +48,7 @@ type topic struct {
 	numbers  []int64
 	dropped  int64 // the last number that was forgotten
 	watchers int
-	grown    bell
+	grown    crowdBell
 	stirred  bool // it is in the window's list of the same name
 }
 
@@ -71,10 +69,10 @@ func (w *window) restart(rev int64) {
 	w.slots = make([]*change, minWindow)
 	w.first, w.start = w.next, rev
 	w.epoch++
-	w.grown.ring()
+	w.ring()
 	for _, values := range w.topics {
 		for _, t := range values {
-			t.grown.ring()
+			t.grown.ring(t.watchers)
 		}
 	}
 }
@@ -174,40 +172,12 @@ func (w *window) note(t *topic) {
 	}
 }
 
-// perWatcher is about what it takes to serve one watcher, and mostGathered how long
-// a change may have to wait for the next.
-const (
-	perWatcher   = 20 * time.Microsecond
-	mostGathered = 20 * time.Millisecond
-)
-
-// ring wakes those whom the changes since the last ring concern. Those who watch
-// everything are woken at once after a quiet time, but no sooner again than it
-// takes to serve them all: of changes that come faster each then gets several at
-// a time. Where they have to wait, it says how long: ringAll is due then.
-func (w *window) ring() (wait time.Duration) {
-	w.ringTopics()
-	if w.gathering {
-		return 0
-	}
-	pace := min(time.Duration(w.watchers)*perWatcher, mostGathered)
-	if wait = pace - time.Since(w.rung); wait > 0 {
-		w.gathering = true
-		return wait
-	}
-	w.ringAll()
-	return 0
-}
-
-func (w *window) ringAll() {
-	w.gathering, w.rung = false, time.Now()
-	w.grown.ring()
-}
-
-func (w *window) ringTopics() {
+// ring wakes those whom the changes since the last ring concern.
+func (w *window) ring() {
+	w.grown.ring(w.watchers)
 	for _, t := range w.stirred {
 		t.stirred = false
-		t.grown.ring()
+		t.grown.ring(t.watchers)
 	}
 	clear(w.stirred)
 	w.stirred = w.stirred[:0]

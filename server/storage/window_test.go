@@ -44,34 +44,3 @@ func TestWindowBounds(t *testing.T) {
 		held(minWindow + 1) // the last old one goes when the first new one is still young
 	})
 }
-
-// Watchers of everything are woken at once after a quiet time, and then, where
-// they are many, once for several changes.
-func TestGather(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, tc := range []struct {
-			watchers  int
-			immediate bool // of the second of two changes in a row
-		}{{0, true}, {1, false}, {500, false}, {1_000_000, false}} {
-			w := newWindow(minWindow, time.Minute)
-			w.watchers = tc.watchers
-			if wait := w.ring(); wait != 0 {
-				t.Errorf("%d watchers wait %s for the first change", tc.watchers, wait)
-			}
-			wait := w.ring()
-			if wait == 0 != tc.immediate || wait > mostGathered {
-				t.Errorf("%d watchers wait %s for the second change", tc.watchers, wait)
-			}
-			if again := w.ring(); again != 0 {
-				t.Errorf("%d watchers are to be woken twice", tc.watchers)
-			}
-			rung := w.grown.listen()
-			w.ringAll()
-			select {
-			case <-rung:
-			default:
-				t.Errorf("%d watchers were not woken", tc.watchers)
-			}
-		}
-	})
-}

@@ -121,7 +121,7 @@ var continueToken = regexp.MustCompile(`"continue":"([^"]+)"`)
 
 func listAll(c *conn, query, accept string, gzip bool) error {
 	for next := ""; ; {
-		got, err := c.must(request{method: http.MethodGet, path: podsPath + "?" + query + next, accept: accept, gzip: gzip})
+		got, err := c.must(request{method: http.MethodGet, path: listPath + "?" + query + next, accept: accept, gzip: gzip})
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (s *server) fanOut(accept string) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	path := podsPath + "?watch=1&resourceVersion=" + version
+	path := listPath + "?watch=1&resourceVersion=" + version
 	errs := make([]error, watchers)
 	var started, finished sync.WaitGroup
 	started.Add(watchers)
@@ -174,7 +174,7 @@ func (s *server) fanOut(accept string) (sample, error) {
 
 // version is that of the newest state.
 func (s *server) version() (string, error) {
-	got, err := s.clients[0].must(request{method: http.MethodGet, path: podsPath + "?limit=1"})
+	got, err := s.clients[0].must(request{method: http.MethodGet, path: listPath + "?limit=1"})
 	if err != nil {
 		return "", err
 	}

@@ -78,6 +78,7 @@ func (s *server) reconnect() error {
 // The objects that are measured with.
 const (
 	namespace = "bench"
+	listPath  = "/api/v1/pods"
 	podsPath  = "/api/v1/namespaces/" + namespace + "/pods"
 	nodes     = 200
 )

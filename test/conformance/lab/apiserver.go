@@ -34,7 +34,7 @@ type APIServer struct {
 }
 
 // startPatience is how long an API server may take to become ready.
-const startPatience = 2 * time.Minute
+const startPatience = 4 * time.Minute
 
 // StartAPIServer starts the program that argv names and waits until it is ready.
 func StartAPIServer(t *testing.T, pki *PKI, orrery, name string, argv ...string) *APIServer {
