@@ -96,6 +96,20 @@ func (c *conn) must(r request) (reply, error) {
 	return got, err
 }
 
+// insist is must for what a slow etcd may refuse: it is tried again, and is done if
+// it turns out to have been.
+func (c *conn) insist(r request) error {
+	for attempt := 1; ; attempt++ {
+		got, err := c.must(r)
+		switch {
+		case err == nil, attempt > 1 && got.code == http.StatusConflict:
+			return nil
+		case got.code < http.StatusInternalServerError || attempt == 10:
+			return err
+		}
+	}
+}
+
 // send writes a request. The body must fit into what the server lets us send
 // without having read it, as that of one pod does.
 func (c *conn) send(r request) error {

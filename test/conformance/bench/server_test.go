@@ -121,11 +121,10 @@ func (s *server) furnish(t *testing.T) {
 // fill makes all pods, each with the status of one that runs.
 func (s *server) fill() error {
 	return s.share(16, allPods, func(c *conn, n int64) error {
-		if _, err := c.must(createPod(n)); err != nil {
+		if err := c.insist(createPod(n)); err != nil {
 			return err
 		}
-		_, err := c.must(patchStatus(n, n))
-		return err
+		return c.insist(patchStatus(n, n))
 	})
 }
 
