@@ -159,7 +159,7 @@ func synced(authz *auth.Authorizer) func(context.Context) error {
 
 // extra adds what the server tells those who debug it.
 func (o *apiOptions) extra(parts *apiParts, to map[string]http.Handler) map[string]http.Handler {
-	pages := zpages{component: "apiserver", flags: o.given, paths: func() []string { return parts.server.Paths() }}
+	pages := zpages{component: "apiserver", cbor: o.cbor, flags: o.given, paths: func() []string { return parts.server.Paths() }}
 	maps.Copy(to, pages.handlers())
 	if o.logs {
 		to["/logs/"] = http.StripPrefix("/logs/", http.FileServer(http.Dir("/var/log")))

@@ -1,8 +1,9 @@
 package cmd
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +15,9 @@ import (
 	"github.com/munnerz/goautoneg"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,6 +27,7 @@ type zpages struct {
 	component string
 	paths     func() []string // that it serves
 	flags     *pflag.FlagSet
+	cbor      bool // is spoken
 }
 
 // processStart is about when the process was started.
@@ -31,12 +36,21 @@ var processStart = time.Now()
 // handlers are the pages by path.
 func (z zpages) handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/statusz": zpage{"Statusz", "statusz", z.component, z.status},
-		"/flagz":   zpage{"Flagz", "flagz", z.component, z.flagValues},
+		"/statusz": zpage{"Statusz", "statusz", z.component, z.media(), z.status},
+		"/flagz":   zpage{"Flagz", "flagz", z.component, z.media(), z.flagValues},
 	}
 }
 
-// field is one of a page: how the structured form names it, how the text does.
+// media are the types that a page comes in; all but text are structured.
+func (z zpages) media() []string {
+	media := []string{"application/json", "application/yaml", "text/plain"}
+	if z.cbor {
+		media = append(media, "application/cbor")
+	}
+	return media
+}
+
+// zfield is one of a page: how the structured form names it, how the text does.
 type zfield struct {
 	name, label string
 	value       any
@@ -83,6 +97,7 @@ func (z zpages) flagValues() []zfield {
 // zpage is one page, as text or in a structured form.
 type zpage struct {
 	kind, name, component string
+	media                 []string
 	fields                func() []zfield
 }
 
@@ -100,14 +115,14 @@ func (z zpage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case clause.Params["as"] == "" && (media == "text/plain" || media == "text/*" || media == "*/*"):
 			z.writeText(w)
 			return
-		case structured && zencoders[media] != nil:
+		case structured && media != "text/plain" && slices.Contains(z.media, media):
 			z.write(w, media, clause.Params["v"])
 			return
 		}
 	}
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: "only the following media types are accepted: application/json, application/yaml, text/plain",
+		Message: "only the following media types are accepted: " + strings.Join(z.media, ", "),
 	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -135,6 +150,16 @@ func (z zpage) writeText(w http.ResponseWriter) {
 var zencoders = map[string]func(any) ([]byte, error){
 	"application/json": json.Marshal,
 	"application/yaml": yaml.Marshal,
+	"application/cbor": func(page any) ([]byte, error) {
+		var plain map[string]any
+		text, err := json.Marshal(page)
+		if err := errors.Join(err, json.Unmarshal(text, &plain)); err != nil {
+			return nil, err
+		}
+		var out bytes.Buffer
+		err = cbor.NewSerializer(nil, nil).Encode(&unstructured.Unstructured{Object: plain}, &out)
+		return out.Bytes(), err
+	},
 }
 
 func (z zpage) write(w http.ResponseWriter, media, version string) {

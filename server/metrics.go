@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"orrery.dev/server/admission"
 )
 
 // metrics are what /metrics tells, under upstream's names where it has the same.
@@ -23,6 +27,9 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	events   *prometheus.CounterVec
 	long     *prometheus.GaugeVec
+	sizes    *prometheus.HistogramVec
+	olds     *prometheus.GaugeVec
+	plugins  *prometheus.HistogramVec
 }
 
 func newMetrics(s *Server) *metrics {
@@ -51,7 +58,22 @@ func newMetrics(s *Server) *metrics {
 			Help: "Watches, proxied connections and logs in progress.",
 		}, request),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.events, m.long,
+	m.sizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_response_sizes",
+		Help:    "Sizes of the answers to reads, in bytes.",
+		Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
+	}, request)
+	m.olds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_requested_deprecated_apis",
+		Help: "Deprecated versions of kinds that were asked for.",
+	}, with(resource, "subresource", "removed_release"))
+	m.plugins = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_admission_controller_admission_duration_seconds",
+		Help:    "Time that admission plugins took, in seconds.",
+		Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5},
+	}, []string{"name", "operation", "type", "rejected"})
+	m.registry.MustRegister(m.requests, m.duration, m.events, m.long, m.sizes, m.olds, m.plugins,
+		buildInfo(s.Version), &availability{s, prometheus.NewDesc("aggregator_unavailable_apiservice", "Whether an APIService cannot be asked (1).", []string{"name"}, nil)},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&objectCounts{s, prometheus.NewDesc("apiserver_resource_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)},
@@ -95,14 +117,17 @@ func (m *metrics) Gather() ([]*dto.MetricFamily, error) {
 	return all, err
 }
 
-// observe counts a request that is over. Paths outside the API share one set of
-// labels, since anyone can make them up.
-func (m *metrics) observe(r *http.Request, info *requestInfo, code string, took time.Duration) {
+// observe counts a request that is over. Most paths outside the API share one set
+// of labels, since anyone can make them up.
+func (m *metrics) observe(r *http.Request, info *requestInfo, code string, size int, took time.Duration) {
 	if code == "404" && info.Resource {
 		info = &requestInfo{} // whatever was asked for does not exist
 	}
 	labels := append(requestLabels(r, info), dryRunLabel(r))
 	m.requests.WithLabelValues(append(labels, code)...).Inc()
+	if verb := labels[5]; verb == "GET" || verb == "LIST" {
+		m.sizes.WithLabelValues(labels[:7]...).Observe(float64(max(0, size)))
+	}
 	if !info.longRunning() {
 		m.duration.WithLabelValues(labels...).Observe(took.Seconds())
 	}
@@ -115,7 +140,19 @@ func (m *metrics) begin(r *http.Request, info *requestInfo) (done func()) {
 	return gauge.Dec
 }
 
+// observePlugin counts a half of an admission plugin that is over.
+func (m *metrics) observePlugin(plugin, half string, r *admission.Request, took time.Duration, err error) {
+	m.plugins.WithLabelValues(plugin, string(r.Operation), half, strconv.FormatBool(err != nil)).Observe(took.Seconds())
+}
+
+// documentLabels are the subresources that requests for documents and health are
+// counted as.
+var documentLabels = map[string]string{"/healthz": "/healthz", "/livez": "/livez", "/readyz": "/readyz", "/openapi/v2": "openapi/v2", "/openapi/v3": "openapi/v3"}
+
 func requestLabels(r *http.Request, info *requestInfo) []string {
+	if label := documentLabels[info.Path]; label != "" {
+		return []string{"", "", "", label, "", "GET", ""}
+	}
 	scope := ""
 	if info.Resource {
 		switch {
@@ -163,6 +200,46 @@ func dryRunLabel(r *http.Request) string {
 
 func (s *Server) serveMetrics(c *gin.Context) {
 	promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}).ServeHTTP(c.Writer, c.Request)
+}
+
+// buildInfo tells the version, in labels.
+func buildInfo(v version.Info) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubernetes_build_info", Help: "The version, in labels; always 1.",
+		ConstLabels: prometheus.Labels{
+			"major": v.Major, "minor": v.Minor, "git_version": v.GitVersion, "git_commit": v.GitCommit, "git_tree_state": v.GitTreeState,
+			"build_date": v.BuildDate, "go_version": v.GoVersion, "compiler": v.Compiler, "platform": v.Platform,
+		},
+	})
+	g.Set(1)
+	return g
+}
+
+// availability tells which APIServices cannot be asked.
+type availability struct {
+	s    *Server
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (a *availability) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
+
+// Collect implements prometheus.Collector.
+func (a *availability) Collect(ch chan<- prometheus.Metric) {
+	down := map[string]float64{}
+	for _, gv := range a.s.Kinds.Versions() {
+		down[gv.Version+"."+gv.Group] = 0
+	}
+	a.s.remotes.mu.RLock()
+	for _, r := range a.s.remotes.known {
+		if down[r.from.Name] = 1; r.available {
+			down[r.from.Name] = 0
+		}
+	}
+	a.s.remotes.mu.RUnlock()
+	for name, value := range down {
+		ch <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, value, name)
+	}
 }
 
 // objectCounts asks storage when it is asked itself: kinds come and go.

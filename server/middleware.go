@@ -221,7 +221,7 @@ func (s *Server) measure(c *gin.Context) {
 		if info == nil {
 			return
 		}
-		s.metrics.observe(c.Request, info, strconv.Itoa(c.Writer.Status()), time.Since(begin))
+		s.metrics.observe(c.Request, info, strconv.Itoa(c.Writer.Status()), c.Writer.Size(), time.Since(begin))
 	}()
 	c.Next()
 }

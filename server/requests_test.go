@@ -297,7 +297,9 @@ func TestWatchSocket(t *testing.T) {
 }
 
 func TestHealthAndVersion(t *testing.T) {
-	c := start(t)
+	c := start(t, func(cfg *Config) {
+		cfg.Admission = admission.Chain{{Name: "Quiet", Validate: func(context.Context, *admission.Request) error { return nil }}}
+	})
 	for path, want := range map[string]string{
 		"/healthz": "ok", "/livez/ping": "ok", "/readyz/poststarthook/rbac/bootstrap-roles": "ok",
 		"/livez/poststarthook/crd-informer-synced": "ok", "/readyz/informer-sync": "ok", "/healthz/autoregister-completion": "ok",
@@ -311,6 +313,19 @@ func TestHealthAndVersion(t *testing.T) {
 	}
 	if _, body := c.do("GET", "/metrics", "", nil); !strings.Contains(body, "apiserver_resource_objects{") || !strings.Contains(body, "apiserver_request_total{") {
 		t.Errorf("metrics: %s", body[:min(len(body), 500)])
+	}
+	if code, body := c.do("POST", "/api/v1/namespaces/default/endpoints", `{"metadata":{"name":"old"}}`, nil); code != 201 {
+		t.Errorf("%d %s", code, body)
+	}
+	_, body := c.do("GET", "/metrics", "", nil)
+	for _, want := range []string{
+		`kubernetes_build_info{`, `apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1`,
+		`apiserver_response_sizes_count{component="",group="",resource="",scope="",subresource="/healthz",verb="GET",version=""}`,
+		`aggregator_unavailable_apiservice{name="v1.apps"} 0`, `apiserver_admission_controller_admission_duration_seconds_count{name="Quiet",operation="CREATE",rejected="false",type="validate"} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics without %s", want)
+		}
 	}
 	if _, body := c.do("GET", "/metrics/slis", "", nil); !strings.Contains(body, `kubernetes_healthcheck{name="ping",type="healthz"} 1`) {
 		t.Errorf("health in metrics: %.500s", body)

@@ -232,6 +232,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	if k.Deprecated != "" {
 		c.warn(k.Deprecated)
+		s.metrics.olds.WithLabelValues(k.Group, k.Version, k.Plural, info.Subresource, "").Set(1)
 	}
 	if c.longRunning() {
 		defer s.metrics.begin(r, info)()

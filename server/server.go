@@ -208,6 +208,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.kubelet = newKubelet(cfg.Kubelet)
 	s.metrics = newMetrics(s)
+	s.Admission = cfg.Admission.Observed(s.metrics.observePlugin)
 	s.health = newHealth(s)
 	// The chain is whole when it is given, and flow control when it is made.
 	s.health.finished(nil, slices.Concat(flowHooks, []string{"start-apiserver-admission-initializer"})...)
