@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -787,4 +789,43 @@ func (o *watcher) open(ctx context.Context, url string) (next func() (event, err
 	}
 	decoder := json.NewDecoder(reply.Body)
 	return func() (e event, err error) { err = decoder.Decode(&e); return e, err }, func() { reply.Body.Close() }, nil
+}
+
+// TestLastBookmark: the bookmark at the end of a watch's time counts no event as
+// seen that has not been sent, even if it came at the last moment.
+func TestLastBookmark(t *testing.T) {
+	c := start(t)
+	kind := c.server.Kinds.Find(corev1.SchemeGroupVersion.WithResource("configmaps"))
+	maps := c.store.Collection(kind.GroupResource())
+	changesOnly := false
+	watcher, err := maps.Watch(t.Context(), storage.WatchOptions{Bookmarks: true, SendInitial: &changesOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("late"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Get(t.Context(), "default", "late", ""); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "/api/v1/configmaps?watch=true", nil)
+	stream := &eventStream{
+		call:      &call{requestInfo: parseRequest(r), s: c.server, r: r, kind: kind, out: mediaType{name: typeJSON}},
+		bookmarks: true,
+	}
+	stream.asJSON = stream.encodingOf(typeJSON)
+	over, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	var sent []string
+	stream.pump(over, watcher, func(f *frames) error {
+		begin := 0
+		for _, end := range f.ends {
+			sent, begin = append(sent, string(f.bytes[begin:end])), end
+		}
+		return nil
+	})
+	if len(sent) != 2 || !strings.Contains(sent[0], `"ADDED"`) || !strings.Contains(sent[1], `"BOOKMARK"`) || !strings.Contains(sent[1], made.ResourceVersion) {
+		t.Errorf("sent %q", sent)
+	}
 }

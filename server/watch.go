@@ -229,7 +229,8 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 			watchBegun(e.r.Context())
 		}
 		events, err := watcher.Next(ctx)
-		if ctx.Err() != nil {
+		over := ctx.Err() != nil
+		if over && err != nil {
 			e.sayGoodbye(ctx, watcher, send)
 			return
 		}
@@ -249,6 +250,10 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 			return // the client is gone
 		}
 		sent.Add(float64(len(batch.ends)))
+		if over { // only now: the bookmark counts these events as sent
+			e.sayGoodbye(ctx, watcher, send)
+			return
+		}
 	}
 }
 
