@@ -13,7 +13,7 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race soak page lint e2e browser up down dev bench clean \
+.PHONY: help deps build web generate test unit race soak fuzz page lint e2e browser up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
@@ -51,6 +51,13 @@ unit: ## Run only what needs no cluster
 
 soak: ## Let readers, writers and mishaps loose on three API servers, for SOAK (10m), SEED=
 	go test -count=1 -timeout 0 -run TestConsistency ./server -args -soak=$(or $(SOAK),10m) -seed=$(or $(SEED),0)
+
+# An hour in all, unless FUZZTIME says otherwise.
+fuzz: ## Fuzz decoders, patches, continue tokens and whole requests (FUZZTIME=15m for each)
+	go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),15m) ./server
+	go test -run '^$$' -fuzz FuzzRequest -fuzztime $(or $(FUZZTIME),15m) ./server
+	go test -run '^$$' -fuzz FuzzPatch -fuzztime $(or $(FUZZTIME),15m) ./server/patch
+	go test -run '^$$' -fuzz FuzzContinue -fuzztime $(or $(FUZZTIME),15m) ./server/storage
 
 page: web/dist/index.html ## Check the dashboard's types and run its units
 	cd web/app && npm run check && npm test

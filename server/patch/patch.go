@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,28 +144,16 @@ func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error
 	if len(ops) > maxOperations {
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(ops)))
 	}
-	if grows(ops, len(doc)) {
-		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxCopied))
-	}
+	limitCopies()
 	if patched, err = ops.Apply(doc); err != nil {
 		err = unprocessable(err)
 	}
 	return patched, problems, err
 }
 
-// grows finds patches that copy the object into itself again and again, each
-// time doubling it.
-func grows(ops jsonpatch.Patch, size int) bool {
-	for _, op := range ops {
-		if op.Kind() == "copy" {
-			size *= 2
-		}
-		if size > maxCopied*64 {
-			return true
-		}
-	}
-	return false
-}
+// limitCopies has the library refuse patches that copy the object into itself
+// again and again, each time doubling it.
+var limitCopies = sync.OnceFunc(func() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxCopied) })
 
 func (p *Patch) applyStrategic(current, into runtime.Object) (value func() string, problems []error, err error) {
 	merge := map[string]any{}
