@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"server/flowcontrol":     {},
 	"server/encryption":      {"server/reload"},
 	"server/reload":          {},
-	"server/admission":       {"server/registry", "api"},
+	"server/admission":       {"server/registry", "server/webhook", "api"},
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},

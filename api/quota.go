@@ -108,26 +108,34 @@ func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalS
 // InQuotaScopes reports whether a quota is about an object: one without scopes is
 // about all.
 func InQuotaScopes(quota *corev1.ResourceQuota, obj runtime.Object) bool {
-	var all []corev1.ScopedResourceSelectorRequirement
+	for _, s := range QuotaScopes(quota) {
+		if !InQuotaScope(obj, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// QuotaScopes are a quota's scopes, in both forms that they are written in.
+func QuotaScopes(quota *corev1.ResourceQuota) (all []corev1.ScopedResourceSelectorRequirement) {
 	for _, s := range quota.Spec.Scopes {
 		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
 	}
 	if quota.Spec.ScopeSelector != nil {
 		all = append(all, quota.Spec.ScopeSelector.MatchExpressions...)
 	}
-	for _, s := range all {
-		in := false
-		switch o := obj.(type) {
-		case *corev1.Pod:
-			in = podInScope(o, s)
-		case *corev1.PersistentVolumeClaim:
-			in = claimInScope(o, s)
-		}
-		if !in {
-			return false
-		}
+	return all
+}
+
+// InQuotaScope reports whether an object is in one scope.
+func InQuotaScope(obj runtime.Object, s corev1.ScopedResourceSelectorRequirement) bool {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return podInScope(o, s)
+	case *corev1.PersistentVolumeClaim:
+		return claimInScope(o, s)
 	}
-	return true
+	return false
 }
 
 func podInScope(pod *corev1.Pod, s corev1.ScopedResourceSelectorRequirement) bool {

@@ -336,6 +336,11 @@ func validHostAliases(aliases []corev1.HostAlias, at *field.Path) field.ErrorLis
 	return errs
 }
 
+// ValidateTolerations checks tolerations that are not a pod's.
+func ValidateTolerations(tolerations []corev1.Toleration, at *field.Path) field.ErrorList {
+	return validTolerations(tolerations, at)
+}
+
 func validTolerations(tolerations []corev1.Toleration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range tolerations {

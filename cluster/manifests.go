@@ -81,6 +81,7 @@ func (c ControlPlane) components() []component {
 			"--allow-privileged=true",
 			"--authorization-mode=Node,RBAC",
 			"--client-ca-file=" + pki("ca.crt"),
+			"--enable-admission-plugins=NodeRestriction",
 			"--enable-bootstrap-token-auth=true",
 			"--etcd-servers=https://127.0.0.1:2379",
 			"--etcd-cafile=" + pki("etcd/ca.crt"),

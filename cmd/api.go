@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -236,12 +235,14 @@ func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, type
 	if err != nil {
 		return nil, nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
-	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant})
+	choice, err := o.admit.choice()
 	if err != nil {
 		return nil, nil, err
 	}
-	chain = slices.DeleteFunc(chain, func(p admission.Plugin) bool { return slices.Contains(o.disabledAdmission, p.Name) })
-	return addresses, chain, nil
+	chain, err := admission.All(admission.Config{
+		Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant, Choice: choice,
+	})
+	return addresses, chain, err
 }
 
 // ServeHTTP hands a request to the server, for those that have to be made before

@@ -38,7 +38,7 @@ type apiOptions struct {
 	proxyNames                         []string
 	serviceCIDR                        string
 	audit                              audit.Config
-	disabledAdmission                  []string
+	admit                              admissionFlags
 	authn                              authnFlags
 	accounts                           accountFlags
 	authz                              authzFlags
@@ -96,7 +96,7 @@ func (o *apiOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.serviceCIDR, "service-cluster-ip-range", "10.96.0.0/12", "addresses of Services")
 	auditFlags(&o.audit, f)
 	f.BoolVar(&o.logs, "enable-logs-handler", false, "serve this machine's /var/log at /logs")
-	f.StringSliceVar(&o.disabledAdmission, "disable-admission-plugins", nil, "admission plugins to leave out")
+	o.admit.flags(f)
 	o.authn.flags(f)
 	o.accounts.flags(f)
 	o.authz.flags(f)

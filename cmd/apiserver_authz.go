@@ -23,6 +23,7 @@ type authzFlags struct {
 func (a *authzFlags) flags(f *pflag.FlagSet) {
 	a.set = f
 	f.StringSliceVar(&a.Modes, "authorization-mode", []string{auth.ModeNode, auth.ModeRBAC}, "who decides, in order: "+strings.Join(auth.Modes, ", "))
+	f.StringVar(&a.PolicyFile, "authorization-policy-file", "", "file with a policy per line, in JSON, for mode ABAC")
 	f.StringVar(&a.config, "authorization-config", "", "file (AuthorizationConfiguration) that says who decides; it is followed")
 	f.StringVar(&a.WebhookFile, "authorization-webhook-config-file", "", "ask the service that this file (kubeconfig) points to, in mode Webhook")
 	f.StringVar(&a.WebhookVersion, "authorization-webhook-version", "v1beta1", "version of the SubjectAccessReviews that it is asked by")
@@ -32,7 +33,7 @@ func (a *authzFlags) flags(f *pflag.FlagSet) {
 
 // authorizerConfig is what the flags ask for.
 func (a *authzFlags) authorizerConfig(source auth.Source, log *slog.Logger) (auth.AuthorizerConfig, error) {
-	c := auth.AuthorizerConfig{Source: source, Log: log}
+	c := auth.AuthorizerConfig{Source: source, Log: log, PolicyFile: a.PolicyFile}
 	var err error
 	if c.ServerID, err = serverID(); err != nil {
 		return c, err

@@ -173,7 +173,7 @@ func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR stri
 		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
 		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--service-account-signing-key-file=" + pki("sa.key"), "--service-account-key-file=" + pki("sa.pub"),
-		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-cluster-ip-range=" + serviceCIDR, "--enable-admission-plugins=NodeRestriction",
 	}, further))
 	// They run in this process: where one ends, all do.
 	o.components = []server.Check{{Name: "scheduler", Ask: inProcess}, {Name: "controller-manager", Ask: inProcess}, {Name: "etcd-0", Ask: inProcess}}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +24,7 @@ import (
 )
 
 // startGuarded is start with the real authoriser and the real admission chain.
-func startGuarded(t *testing.T) *cluster {
+func startGuarded(t *testing.T, choice ...admission.Choice) *cluster {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -36,7 +38,10 @@ func startGuarded(t *testing.T) *cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		chain, err := admission.All(admission.Config{Reader: c.Store, Writer: c.Store, Addresses: addresses, Authorizer: authz, Kinds: c.Kinds, CheckGrant: authz.CheckGrant})
+		config := admission.Config{Reader: c.Store, Writer: c.Store, Addresses: addresses, Authorizer: authz, Kinds: c.Kinds, CheckGrant: authz.CheckGrant}
+		for _, config.Choice = range choice {
+		}
+		chain, err := admission.All(config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,5 +172,59 @@ func TestRBACOverRealStorage(t *testing.T) {
 	roles, err := c.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 	if err != nil || !slices.ContainsFunc(roles.Items, func(r rbacv1.ClusterRole) bool { return r.Name == "cluster-admin" }) {
 		t.Errorf("%d cluster roles: %v", len(roles.Items), err)
+	}
+}
+
+// TestAdmissionChoice: plugins that an administrator enables and configures do
+// their work, and those that are disabled do not.
+func TestAdmissionChoice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(file, []byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 1, burst: 1}]
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline}
+    exemptions: {namespaces: [kube-system]}
+- name: ResourceQuota
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
+    limitedResources: [{resource: services, matchContains: [nodeports]}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configurations, err := admission.ReadConfigurations(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startGuarded(t, admission.Choice{
+		Enable: []string{"EventRateLimit", "AlwaysPullImages", "DenyServiceExternalIPs", "NamespaceAutoProvision"}, Disable: []string{"ServiceAccount"}, Configurations: configurations,
+	})
+	const pods, services, events = "/api/v1/namespaces/%/pods", "/api/v1/namespaces/default/services", "/api/v1/namespaces/default/events"
+	for _, ask := range []struct {
+		path, body string
+		code       int
+		want       string // a part of the answer
+	}{
+		{strings.Replace(pods, "%", "fresh", 1), `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`, 201, `"imagePullPolicy":"Always"`},
+		{strings.Replace(pods, "%", "default", 1), `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`, 403, `violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)`},
+		{strings.Replace(pods, "%", "kube-system", 1), `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`, 201, `"hostNetwork":true`},
+		{services, `{"metadata":{"name":"s"},"spec":{"externalIPs":["192.0.2.1"],"ports":[{"port":1}]}}`, 403, "Use of external IPs is denied by admission control"},
+		{services, `{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":1}]}}`, 403, "insufficient quota to consume: services.nodeports"},
+		{events, `{"metadata":{"name":"a"},"involvedObject":{"namespace":"default"}}`, 201, ""},
+		{events, `{"metadata":{"name":"b"},"involvedObject":{"namespace":"default"}}`, 429, "Too many requests: limit reached on type Namespace for key default"},
+	} {
+		if code, body := c.do("POST", ask.path, ask.body, nil); code != ask.code || !strings.Contains(body, ask.want) {
+			t.Errorf("%s %s: %d %s", ask.path, ask.body, code, body)
+		}
 	}
 }

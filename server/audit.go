@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"orrery.dev/server/admission"
 	"orrery.dev/server/audit"
 	"orrery.dev/server/patch"
 	"orrery.dev/server/storage"
@@ -142,8 +144,14 @@ func (w *auditWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (w *auditWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// annotate adds an audit annotation.
-func (c *call) annotate(key, value string) { audit.Annotate(c.r.Context(), key, value) }
+// annotate adds an audit annotation. What a webhook has made of an object is for
+// those who see the object.
+func (c *call) annotate(key, value string) {
+	if strings.HasPrefix(key, admission.PatchAnnotation) && !audit.From(c.r.Context()).Wants(auditv1.LevelRequest) {
+		return
+	}
+	audit.Annotate(c.r.Context(), key, value)
+}
 
 // auditRequest records the object that a client has sent, defaults filled in.
 func (c *call) auditRequest(obj runtime.Object, kind schema.GroupVersionKind) {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,46 +30,119 @@ type Config struct {
 	// CheckGrant refuses roles and bindings that hand out more than their
 	// author has; nil: all may.
 	CheckGrant func(ctx context.Context, who user.Info, obj, old runtime.Object) error
+	// Choice says which plugins run, and how they are configured. The zero value
+	// is the default set.
+	Choice Choice
+}
+
+// row is a plugin as administrators know it.
+type row struct {
+	Plugin
+	off    bool // unless it is asked for
+	always bool // a part of the server: nobody can switch it off
+	// make is for plugins that have a configuration, nil if there is none.
+	make func(raw []byte) (Plugin, error)
 }
 
 // All is the plugins in running order: first every Mutate, then, after
 // validation, every Validate. A quota comes last, since it books what passes.
 func All(c Config) (Chain, error) {
-	security, err := podSecurity(c.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
+	rows := c.rows()
+	var known []string
+	for _, r := range rows {
+		if !r.always {
+			known = append(known, r.Name)
+		}
 	}
-	chain := Chain{
-		namespaceLifecycle(c.Reader),
-		limitRanger(c.Reader),
-		serviceAccount(c.Reader),
-		nodeRestriction(c.Reader, c.Authorizer),
-		taintNodesByCondition(),
-		security,
-		priority(c.Reader),
-		defaultTolerationSeconds(),
-		defaultStorageClass(c.Reader),
-		storageObjectInUseProtection(),
-		persistentVolumeClaimResize(c.Reader),
-		runtimeClass(c.Reader),
-		certificateApproval(c.Authorizer),
-		certificateSigning(c.Authorizer),
-		clusterTrustBundleAttest(c.Authorizer),
-		certificateSubjectRestriction(),
-		defaultIngressClass(c.Reader),
-		podTopologyLabels(c.Reader),
-		podResize(c.Reader),
+	if err := c.Choice.check(known); err != nil {
+		return nil, err
+	}
+	var chain Chain
+	for _, r := range rows {
+		switch {
+		case !r.always && !c.Choice.enabled(r.Name, !r.off):
+			continue
+		case r.make != nil:
+			p, err := r.make(c.Choice.Configurations[r.Name])
+			if err != nil {
+				return nil, fmt.Errorf("couldn't init admission plugin %q: %w", r.Name, err)
+			}
+			p.Name = r.Name
+			r.Plugin = p
+		}
+		if r.Mutate != nil || r.Validate != nil {
+			chain = append(chain, r.Plugin)
+		}
+	}
+	return chain, nil
+}
+
+// rows are all plugins. Names without a plugin are of what is not there, or always
+// so, by default.
+func (c Config) rows() []row {
+	on := func(p Plugin) row { return row{Plugin: p} }
+	off := func(p Plugin) row { return row{Plugin: p, off: true} }
+	configured := func(name string, off bool, make func([]byte) (Plugin, error)) row {
+		return row{Plugin: Plugin{Name: name}, off: off, make: make}
 	}
 	hooks := newWebhooks(c.Reader, c.Kinds, c.Authorizer)
 	policies := newPolicies(hooks, c.Types)
-	chain = append(chain,
-		policies.mutating(),
-		hooks.mutating(),
+	rows := []row{
+		off(Plugin{Name: "AlwaysAdmit"}),
+		off(namespaceAutoProvision(c.Reader, c.Writer)),
+		on(namespaceLifecycle(c.Reader)),
+		off(namespaceExists(c.Reader)),
+		off(limitAntiAffinity()),
+		on(limitRanger(c.Reader)),
+		on(serviceAccount(c.Reader)),
+		off(nodeRestriction(c.Reader, c.Authorizer)),
+		on(taintNodesByCondition()),
+		off(alwaysPullImages()),
+		configured("ImagePolicyWebhook", true, imagePolicy),
+		configured("PodSecurity", false, func(raw []byte) (Plugin, error) { return podSecurity(c.Reader, raw) }),
+		configured("PodNodeSelector", true, func(raw []byte) (Plugin, error) { return podNodeSelector(c.Reader, raw) }),
+		on(priority(c.Reader)),
+		on(defaultTolerationSeconds()),
+		configured("PodTolerationRestriction", true, func(raw []byte) (Plugin, error) { return podTolerations(c.Reader, raw) }),
+		configured("EventRateLimit", true, eventRateLimit),
+		off(extendedResourceToleration()),
+		on(defaultStorageClass(c.Reader)),
+		on(storageObjectInUseProtection()),
+		on(Plugin{Name: "PodGroupProtection"}),
+		off(ownerReferences(c.Kinds, c.Authorizer)),
+		on(persistentVolumeClaimResize(c.Reader)),
+		on(runtimeClass(c.Reader)),
+		on(certificateApproval(c.Authorizer)),
+		on(certificateSigning(c.Authorizer)),
+		on(clusterTrustBundleAttest(c.Authorizer)),
+		on(certificateSubjectRestriction()),
+		on(defaultIngressClass(c.Reader)),
+		off(denyExternalIPs()),
+		on(podTopologyLabels(c.Reader)),
+		on(Plugin{Name: "NodeDeclaredFeatureValidator"}),
+		on(podResize(c.Reader)),
+		on(policies.mutating()),
+		configured("MutatingAdmissionWebhook", false, hooks.configured((*webhooks).mutating)),
 		// After the webhooks, what must see what those made of the object.
-		c.Addresses.plugin(),
-	)
-	if c.CheckGrant != nil {
-		chain = append(chain, grantCheck(c.CheckGrant))
+		{Plugin: c.Addresses.plugin(), always: true},
 	}
-	return append(chain, policies.validating(), hooks.validating(), resourceQuota(c.Reader, c.Writer)), nil
+	if c.Kinds != nil {
+		rows = append(rows, row{Plugin: paramRights(c.Reader, c.Kinds, c.Authorizer), always: true})
+	}
+	if c.CheckGrant != nil {
+		rows = append(rows, row{Plugin: grantCheck(c.CheckGrant), always: true})
+	}
+	return append(rows,
+		on(policies.validating()),
+		configured("ValidatingAdmissionWebhook", false, hooks.configured((*webhooks).validating)),
+		configured("ResourceQuota", false, func(raw []byte) (Plugin, error) { return resourceQuota(c.Reader, c.Writer, raw) }),
+		off(alwaysDeny()),
+	)
+}
+
+func alwaysDeny() Plugin {
+	deny := func(_ context.Context, r *Request) error {
+		return r.forbid("%w", errors.New("admission control is denying all modifications"))
+	}
+	return Plugin{Name: "AlwaysDeny", Mutate: deny, Validate: deny}
 }

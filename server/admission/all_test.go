@@ -21,14 +21,10 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, p := range chain {
-		names = append(names, p.Name)
-	}
-	const want = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds " +
+	const want = "NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds " +
 		"DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning " +
 		"ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels PodResizeValidator MutatingAdmissionPolicy MutatingAdmissionWebhook ServiceAddresses GrantCheck ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota"
-	if got := strings.Join(names, " "); got != want {
+	if got := strings.Join(names(chain), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

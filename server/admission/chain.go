@@ -160,6 +160,14 @@ func (c Chain) mutate(ctx context.Context, r *Request, settled bool) error {
 	return nil
 }
 
+// round is 1 when the plugins see the object once more.
+func (r *Request) round() int {
+	if r.second {
+		return 1
+	}
+	return 0
+}
+
 // due reports whether a step that somebody configured, a policy or a webhook, is
 // to run: always in the first round; in the second if it wants to see objects
 // again that others changed after it.

@@ -5,6 +5,10 @@
 // returns a Plugin. A verb runs Chain.Mutate, then validation, then
 // Chain.Validate, then stores, and tells by Request.Finish how it ended.
 //
+// Which plugins run is the administrator's choice (config.go), who may also
+// configure some; optional.go and optional_pods.go have small ones that only run if
+// they are asked for.
+//
 // Webhooks (webhooks.go) are matched by webhook_match.go and called by
 // webhook_call.go. Validating policies (policies.go) are matched in the same way;
 // their expressions are compiled in policy_programs.go.

@@ -309,7 +309,7 @@ func TestPodSecurity(t *testing.T) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
 	store := newFakeStore().with(core("namespaces"), ns("ns", map[string]string{"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "restricted"}))
-	p, err := podSecurity(store)
+	p, err := podSecurity(store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

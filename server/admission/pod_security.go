@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	podsecurity "k8s.io/pod-security-admission/admission"
-	podsecurityconfig "k8s.io/pod-security-admission/admission/api"
+	podsecurityload "k8s.io/pod-security-admission/admission/api/load"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/metrics"
 	"k8s.io/pod-security-admission/policy"
@@ -16,16 +16,18 @@ import (
 
 // podSecurity holds pods to the level that their namespace's labels ask for:
 // privileged (the default), baseline or restricted.
-func podSecurity(reader Reader) (Plugin, error) {
+// raw is a configuration with other defaults, and with exemptions.
+func podSecurity(reader Reader, raw []byte) (Plugin, error) {
+	config, err := podsecurityload.LoadFromData(raw)
+	if err != nil {
+		return Plugin{}, err
+	}
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return Plugin{}, fmt.Errorf("pod security checks: %w", err)
 	}
-	level := string(api.LevelPrivileged)
 	judge := &podsecurity.Admission{
-		Configuration: &podsecurityconfig.PodSecurityConfiguration{Defaults: podsecurityconfig.PodSecurityDefaults{
-			Enforce: level, EnforceVersion: api.VersionLatest, Audit: level, AuditVersion: api.VersionLatest, Warn: level, WarnVersion: api.VersionLatest,
-		}},
+		Configuration:    config,
 		Evaluator:        evaluator,
 		Metrics:          unmeasured{},
 		PodSpecExtractor: podsecurity.DefaultPodSpecExtractor{},
@@ -69,10 +71,8 @@ func judgePod(ctx context.Context, judge *podsecurity.Admission, r *Request) err
 			r.Warn(text)
 		}
 	}
-	if r.Annotate != nil {
-		for key, value := range answer.AuditAnnotations {
-			r.Annotate("pod-security.kubernetes.io/"+key, value)
-		}
+	for key, value := range answer.AuditAnnotations {
+		r.annotate("pod-security.kubernetes.io/"+key, value)
 	}
 	if answer.Allowed {
 		return nil

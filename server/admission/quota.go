@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	resourcequotav1 "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota/v1"
 
 	"orrery.dev/api"
 )
@@ -19,20 +22,36 @@ import (
 // books what it lets through in the quota's status at once, so that two writes
 // cannot share the last bit. The quota controller counts anew what is there;
 // here is only added to, and given back if the write fails after all.
-func resourceQuota(reader Reader, writer Writer) Plugin {
-	q := quotas{reader, writer}
+// raw is a configuration of what may only be used where there is a quota for it.
+func resourceQuota(reader Reader, writer Writer, raw []byte) (Plugin, error) {
+	var config resourcequotav1.Configuration
+	if raw != nil {
+		const old = "resourcequota.admission.k8s.io"
+		if err := decodeConfiguration(raw, &config,
+			schema.GroupVersionKind{Group: "apiserver.config.k8s.io", Version: "v1", Kind: "ResourceQuotaConfiguration"},
+			schema.GroupVersionKind{Group: old, Version: "v1beta1", Kind: "Configuration"},
+			schema.GroupVersionKind{Group: old, Version: "v1alpha1", Kind: "Configuration"}); err != nil {
+			return Plugin{}, err
+		}
+	}
+	for i, l := range config.LimitedResources {
+		if l.Resource == "" {
+			return Plugin{}, field.Required(field.NewPath("limitedResources").Index(i).Child("resource"), "")
+		}
+	}
+	q := quotas{reader, writer, config.LimitedResources}
 	return Plugin{
-		Name: "ResourceQuota",
 		On: func(r *Request) bool {
 			return r.Namespace != "" && (r.Operation == Create || r.Operation == Update) && (r.Resource.Group != "" || r.Resource.Resource != "namespaces")
 		},
 		Validate: q.admit,
-	}
+	}, nil
 }
 
 type quotas struct {
-	reader Reader
-	writer Writer
+	reader  Reader
+	writer  Writer
+	limited []resourcequotav1.LimitedResource
 }
 
 func quotaResource() schema.GroupResource { return core("resourcequotas") }
@@ -49,6 +68,9 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 		return nil
 	}
 	quotas, err := list[*corev1.ResourceQuota](ctx, q.reader, quotaResource(), r.Namespace)
+	if err == nil && len(q.limited) > 0 {
+		err = q.covered(r, quotas)
+	}
 	if err != nil || len(quotas) == 0 {
 		return err
 	}
@@ -73,6 +95,46 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 		return nil
 	}
 	return q.book(ctx, r, charges)
+}
+
+// covered refuses the use of what is limited if no quota is about it.
+func (q quotas) covered(r *Request, all []*corev1.ResourceQuota) error {
+	usage := usageOf(r)
+	var names, scopes []string
+	var uncovered []corev1.ScopedResourceSelectorRequirement
+	for _, l := range q.limited {
+		for name, n := range usage {
+			contains := func(part string) bool { return strings.Contains(string(name), part) }
+			if l.APIGroup == r.Resource.Group && l.Resource == r.Resource.Resource && n.Sign() > 0 && slices.ContainsFunc(l.MatchContains, contains) && !slices.Contains(names, string(name)) {
+				names = append(names, string(name))
+			}
+		}
+		for _, s := range l.MatchScopes {
+			if api.InQuotaScope(r.Object, s) {
+				uncovered = append(uncovered, s)
+			}
+		}
+	}
+	for _, quota := range all {
+		for _, s := range api.QuotaScopes(quota) {
+			if api.InQuotaScope(r.Object, s) {
+				scopes = append(scopes, string(s.ScopeName))
+			}
+		}
+		if api.InQuotaScopes(quota, r.Object) {
+			names = slices.DeleteFunc(names, func(name string) bool { _, ok := quota.Status.Hard[corev1.ResourceName(name)]; return ok })
+		}
+	}
+	if len(names) > 0 {
+		return r.forbid("insufficient quota to consume: %v", strings.Join(sortedStrings(names), ","))
+	}
+	uncovered = slices.DeleteFunc(uncovered, func(s corev1.ScopedResourceSelectorRequirement) bool {
+		return slices.Contains(scopes, string(s.ScopeName))
+	})
+	if len(uncovered) > 0 {
+		return fmt.Errorf("insufficient quota to match these scopes: %v", uncovered)
+	}
+	return nil
 }
 
 // cost is the part of delta that a quota limits, or why it is too much.

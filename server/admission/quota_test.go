@@ -73,7 +73,8 @@ func TestResourceQuota(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := newFakeStore().with(quotaResource(), c.quota)
-			wantError(t, run(t, resourceQuota(store, store), c.r), c.want)
+			p, _ := resourceQuota(store, store, nil)
+			wantError(t, run(t, p, c.r), c.want)
 			after, _ := get[*corev1.ResourceQuota](t.Context(), store, quotaResource(), "ns", "q")
 			for name, want := range c.used {
 				if got := after.Status.Used[corev1.ResourceName(name)]; got.Cmp(resource.MustParse(want)) != 0 {
@@ -86,7 +87,7 @@ func TestResourceQuota(t *testing.T) {
 
 func TestQuotaIsGivenBack(t *testing.T) {
 	store := newFakeStore().with(quotaResource(), newQuota("q", texts{"pods": "1"}, texts{"pods": "0"}))
-	p := resourceQuota(store, store)
+	p, _ := resourceQuota(store, store, nil)
 	r := request(Create, "pods", newPod("p"), nil)
 	if err := p.Validate(t.Context(), r); err != nil {
 		t.Fatal(err)

@@ -17,16 +17,21 @@ import (
 func quotaDelta(r *Request) corev1.ResourceList {
 	switch {
 	case r.Operation == Create && r.Subresource == "":
-		usage := api.QuotaUsage(r.Object)
-		usage[objectCount(r)] = one()
-		if old, ok := plainCounts[r.Resource.Resource]; ok && r.Resource.Group == "" {
-			usage[old] = one()
-		}
-		return usage
+		return usageOf(r)
 	case r.Is("", "pods/resize"), r.Is("", "services"), r.Is("", "persistentvolumeclaims"), r.Is(resourcev1.GroupName, "resourceclaims"):
 		return subtract(api.QuotaUsage(r.Object), api.QuotaUsage(r.Old))
 	}
 	return nil
+}
+
+// usageOf is all that an object uses.
+func usageOf(r *Request) corev1.ResourceList {
+	usage := api.QuotaUsage(r.Object)
+	usage[objectCount(r)] = one()
+	if old, ok := plainCounts[r.Resource.Resource]; ok && r.Resource.Group == "" {
+		usage[old] = one()
+	}
+	return usage
 }
 
 // entered is what an update adds to a quota that the object was not in before,

@@ -30,6 +30,13 @@ func (r *Request) forbid(format string, args ...any) *apierrors.StatusError {
 	return apierrors.NewForbidden(r.Resource.GroupResource(), r.shownName(), fmt.Errorf(format, args...))
 }
 
+// annotate adds an audit annotation, if anybody wants it.
+func (r *Request) annotate(key, value string) {
+	if r.Annotate != nil {
+		r.Annotate(key, value)
+	}
+}
+
 // shownName is the name in refusals: what the client knows the object by.
 func (r *Request) shownName() string {
 	if r.Name != "" {

@@ -128,9 +128,7 @@ func (w *webhooks) call(ctx context.Context, r *Request, in invocation) (*answer
 		}
 	}
 	for key, value := range reply.Response.AuditAnnotations {
-		if r.Annotate != nil {
-			r.Annotate(in.name+"/"+key, value)
-		}
+		r.annotate(in.name+"/"+key, value)
 	}
 	return reply.Response, nil
 }
@@ -200,7 +198,8 @@ func (in invocation) review(r *Request) (*admissionv1.AdmissionReview, error) {
 
 // Caller calls webhooks. It keeps one HTTP client per webhook server.
 type Caller struct {
-	reader Reader
+	reader      Reader
+	credentials *credentials // nil: webhooks are called as nobody
 
 	mu      sync.Mutex // protects clients
 	clients map[[sha256.Size]byte]*http.Client
@@ -312,8 +311,12 @@ func (c *Caller) client(config admissionregistrationv1.WebhookClientConfig, targ
 			return dialer.DialContext(ctx, network, address)
 		}
 	}
+	authenticated, err := c.credentials.wrap(transport, target)
+	if err != nil {
+		return nil, err
+	}
 	// A webhook must not send the request elsewhere.
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: authenticated, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	c.clients[key] = client
 	return client, nil
 }

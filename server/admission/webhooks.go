@@ -3,9 +3,7 @@ package admission
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -55,18 +53,31 @@ func newWebhooks(reader Reader, kinds *registry.Table, authz authorizer.Uncondit
 // exempt: no webhook may lock an administrator out of mending the webhooks.
 func exempt(r *Request) bool { return r.Resource.Group == admissionregistrationv1.GroupName }
 
+// configured makes a plugin that calls its webhooks with the credentials of its
+// configuration.
+func (w *webhooks) configured(make func(*webhooks) Plugin) func([]byte) (Plugin, error) {
+	return func(raw []byte) (Plugin, error) {
+		user, err := readCredentials(raw)
+		if err != nil {
+			return Plugin{}, err
+		}
+		own := &webhooks{w.reader, w.kinds, w.matcher, NewCaller(w.reader)}
+		own.caller.credentials = user
+		return make(own), nil
+	}
+}
+
 // mutating calls mutating webhooks one after another.
 func (w *webhooks) mutating() Plugin {
 	return Plugin{
-		Name: "MutatingAdmissionWebhook",
-		On:   func(r *Request) bool { return !exempt(r) },
+		On: func(r *Request) bool { return !exempt(r) },
 		Mutate: func(ctx context.Context, r *Request) error {
 			hooks, err := w.mutatingHooks(ctx)
 			if err != nil {
 				return err
 			}
-			for _, h := range hooks {
-				if err := w.mutate(ctx, r, h); err != nil {
+			for i, h := range hooks {
+				if err := w.mutate(ctx, r, h, i); err != nil {
 					return err
 				}
 			}
@@ -75,7 +86,7 @@ func (w *webhooks) mutating() Plugin {
 	}
 }
 
-func (w *webhooks) mutate(ctx context.Context, r *Request, h hook) error {
+func (w *webhooks) mutate(ctx context.Context, r *Request, h hook, index int) error {
 	step := "webhook " + h.config + " " + h.name
 	if !r.due(step) {
 		return nil
@@ -84,13 +95,17 @@ func (w *webhooks) mutate(ctx context.Context, r *Request, h hook) error {
 	if err != nil || !ok {
 		return err
 	}
+	c := called{h, r, "admit", fmt.Sprintf("round_%d_index_%d", r.round(), index), time.Now()}
 	answer, err := w.call(ctx, r, in)
+	changed, patch := false, []byte(nil)
 	if err == nil && answer.Allowed && len(answer.Patch) > 0 {
-		var changed bool
-		changed, err = w.patch(r, in, answer.Patch)
+		if changed, err = w.patch(r, in, answer.Patch); err == nil {
+			patch = answer.Patch
+		}
 		r.changed = r.changed || changed
 	}
-	if err := h.outcome(answer, err); err != nil {
+	c.mutated(changed, patch)
+	if err := c.outcome(ctx, answer, err); err != nil {
 		return err
 	}
 	r.ran(step, h.again)
@@ -100,8 +115,7 @@ func (w *webhooks) mutate(ctx context.Context, r *Request, h hook) error {
 // validating calls validating webhooks, all at once.
 func (w *webhooks) validating() Plugin {
 	return Plugin{
-		Name: "ValidatingAdmissionWebhook",
-		On:   func(r *Request) bool { return !exempt(r) },
+		On: func(r *Request) bool { return !exempt(r) },
 		Validate: func(ctx context.Context, r *Request) error {
 			hooks, err := w.validatingHooks(ctx)
 			if err != nil {
@@ -136,8 +150,9 @@ func (w *webhooks) validate(ctx context.Context, r *Request, calls []invocation)
 	var running sync.WaitGroup
 	for i, in := range calls {
 		running.Go(func() {
+			c := called{in.hook, &shared, "validating", fmt.Sprintf("round_0_index_%d", i), time.Now()}
 			answer, err := w.call(ctx, &shared, in)
-			errs[i] = in.outcome(answer, err)
+			errs[i] = c.outcome(ctx, answer, err)
 		})
 	}
 	running.Wait()
@@ -147,23 +162,6 @@ func (w *webhooks) validate(ctx context.Context, r *Request, calls []invocation)
 		}
 	}
 	return nil
-}
-
-// outcome turns a webhook's answer, or its failure, into admission's.
-func (h hook) outcome(answer *answer, err error) error {
-	var refusal *apierrors.StatusError
-	switch {
-	case errors.As(err, &refusal):
-		return err
-	case err != nil && h.failOpen:
-		slog.Warn("webhook failed and is ignored", "webhook", h.name, "err", err)
-		return nil
-	case err != nil:
-		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.name, err))
-	case answer == nil || answer.Allowed:
-		return nil
-	}
-	return h.denied(answer.Result)
 }
 
 // denied is a webhook's refusal, with its own status as far as that makes sense.

@@ -30,7 +30,9 @@ type AuthorizerConfig struct {
 	File     string
 	Loaded   []byte
 	ServerID string
-	Log      *slog.Logger // nil: slog.Default()
+	// PolicyFile has what ABAC, if it is in the chain, decides by.
+	PolicyFile string
+	Log        *slog.Logger // nil: slog.Default()
 }
 
 // Authorizer decides what users may do: system:masters everything, then whatever

@@ -23,12 +23,13 @@ const (
 	ModeNode        = "Node"
 	ModeRBAC        = "RBAC"
 	ModeWebhook     = "Webhook"
+	ModeABAC        = "ABAC"
 	ModeAlwaysAllow = "AlwaysAllow"
 	ModeAlwaysDeny  = "AlwaysDeny"
 )
 
 // Modes lists them.
-var Modes = []string{ModeAlwaysAllow, ModeAlwaysDeny, ModeWebhook, ModeRBAC, ModeNode}
+var Modes = []string{ModeAlwaysAllow, ModeAlwaysDeny, ModeABAC, ModeWebhook, ModeRBAC, ModeNode}
 
 // link is one step of the chain. What none of them allows is refused.
 type link struct {
@@ -68,6 +69,7 @@ func ParseAuthorization(raw []byte, required ...string) (*apiserver.Authorizatio
 // AuthorizationFlags are kube-apiserver's way to say the same without a file.
 type AuthorizationFlags struct {
 	Modes           []string
+	PolicyFile      string // of ABAC
 	WebhookFile     string // in kubeconfig format
 	WebhookVersion  string
 	AuthorizedTTL   time.Duration
@@ -83,6 +85,8 @@ func (f AuthorizationFlags) Configuration() (*apiserver.AuthorizationConfigurati
 			return nil, fmt.Errorf("authorization-mode %q is not a valid mode", mode)
 		case slices.Contains(f.Modes[:n], mode):
 			return nil, fmt.Errorf("authorization-mode %q has mode specified more than once", f.Modes)
+		case mode == ModeABAC && f.PolicyFile == "":
+			return nil, errors.New("authorization-mode ABAC's authorization policy file not passed")
 		case mode == ModeWebhook && f.WebhookFile == "":
 			return nil, errors.New("authorization-mode Webhook's authorization config file not passed")
 		case mode == ModeWebhook:
@@ -93,6 +97,9 @@ func (f AuthorizationFlags) Configuration() (*apiserver.AuthorizationConfigurati
 	}
 	if len(config.Authorizers) == 0 {
 		return nil, errors.New("at least one authorization-mode must be passed")
+	}
+	if f.PolicyFile != "" && !slices.Contains(f.Modes, ModeABAC) {
+		return nil, errors.New("cannot specify --authorization-policy-file without mode ABAC")
 	}
 	if f.WebhookFile != "" && !slices.Contains(f.Modes, ModeWebhook) {
 		return nil, errors.New("cannot specify --authorization-webhook-config-file without mode Webhook")
@@ -128,6 +135,12 @@ func (a *Authorizer) chain(config *apiserver.AuthorizationConfiguration) ([]link
 			l.authorize, l.rules = always(authorizer.DecisionAllow, ""), everyRule
 		case ModeAlwaysDeny:
 			l.authorize, l.rules = always(authorizer.DecisionNoOpinion, "Everything is forbidden."), noRule
+		case ModeABAC:
+			all, err := readPolicies(a.config.PolicyFile)
+			if err != nil {
+				return nil, err
+			}
+			l.authorize, l.rules = all.Authorize, all.RulesFor
 		case ModeWebhook:
 			hook, err := newAuthzWebhook(c, a.metrics)
 			if err != nil {
