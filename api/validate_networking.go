@@ -319,6 +319,8 @@ func ValidateIPAddress(ip, old *networkingv1.IPAddress) field.ErrorList {
 	if ref != nil {
 		errs = append(errs, validIfSet(ref.Group, at.Child("group"), subdomain)...)
 		for _, part := range []struct{ name, value string }{{"resource", ref.Resource}, {"name", ref.Name}, {"namespace", ref.Namespace}} {
+			// What a new one lacks is said after all else.
+			errs = append(errs, need(old != nil && part.value == "" && part.name != "namespace", at.Child(part.name), "")...)
 			errs = append(errs, validIfSet(part.value, at.Child(part.name), content.IsPathSegmentName)...)
 		}
 	}

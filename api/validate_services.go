@@ -374,17 +374,19 @@ func validEndpointAddresses(addresses []corev1.EndpointAddress, at *field.Path) 
 
 // ValidateEndpointSlice names the faults of an EndpointSlice.
 func ValidateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	errs := validSlicePorts(s.Ports, field.NewPath("ports"))
+	at := field.NewPath("addressType")
+	known := oneOf(s.AddressType, at, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN)
+	var errs field.ErrorList
+	if old != nil && s.AddressType != "" {
+		errs, known = known, nil
+	}
+	errs = append(errs, validSlicePorts(s.Ports, field.NewPath("ports"))...)
 	same := old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)
 	if !same {
 		errs = append(errs, validSliceEndpoints(s, field.NewPath("endpoints"))...)
 	}
-	at := field.NewPath("addressType")
-	switch {
-	case old == nil:
-		errs = append(errs, oneOf(s.AddressType, at, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN)...)
-	case s.AddressType != old.AddressType:
-		errs = append(errs, required(string(s.AddressType), at)...)
+	errs = append(errs, known...)
+	if old != nil && s.AddressType != old.AddressType {
 		errs = append(errs, changed(at)...)
 	}
 	if same || len(s.Endpoints) > mostEndpoints {

@@ -165,15 +165,40 @@ func TestUpdateFaults(t *testing.T) {
 			return ValidatePod(now, old)
 		}
 	}
+	changed := func(kind string, was, is string) func() field.ErrorList {
+		return func() field.ErrorList {
+			switch kind {
+			case "job":
+				return ValidateJob(read(t, is, DefaultJob), read(t, was, DefaultJob))
+			case "claim":
+				return ValidatePersistentVolumeClaim(read(t, is, DefaultPersistentVolumeClaim), read(t, was, DefaultPersistentVolumeClaim))
+			case "volume":
+				return ValidatePersistentVolume(read(t, is, DefaultPersistentVolume), read(t, was, DefaultPersistentVolume))
+			case "slice":
+				return ValidateEndpointSlice(read(t, is, DefaultEndpointSlice), read(t, was, DefaultEndpointSlice))
+			}
+			return ValidateNode(read(t, is, DefaultNode), read(t, was, DefaultNode))
+		}
+	}
+	const volume = "spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /a}}"
+	const claim = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
+	const job = "spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completions: 3, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: a, image: x}]}}}"
 	sealed := true
 	for name, c := range map[string]struct {
 		run  func() field.ErrorList
 		want string // how the only error begins
 	}{
-		"image":        {pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" }), ""},
-		"a toleration": {pod(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: "Exists"}} }), ""},
-		"command":      {pod(func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }), "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"},
-		"node":         {pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), "spec: Forbidden: pod updates may not change fields"},
+		// Values of upstream's own types are shown in the form that these have.
+		"source of a volume": {changed("volume", volume, strings.Replace(volume, "/a", "/b", 1)), "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n@@ -2,7 +2,7 @@\n  \"GCEPersistentDisk\": null,"},
+		"a claim":            {changed("claim", claim, strings.Replace(claim, "Once", "Many", 1)), "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"},
+		"completions":        {changed("job", job, strings.Replace(job, "3", "4", 1)), "spec.completions: Invalid value: 4: field is immutable"},
+		"template of a job":  {changed("job", job, strings.Replace(job, "image: x", "image: z", 1)), `spec.template: Invalid value: {"labels":{"a":"b"},"Spec":{"Volumes":null,"InitContainers":null,"Containers":[{"Name":"a","Image":"z",`},
+		"type of addresses":  {changed("slice", "addressType: IPv4", "addressType: IPv6"), "addressType: Invalid value: null: field is immutable"},
+		"id of a node":       {changed("node", "spec: {providerID: a}", "spec: {providerID: b}"), "spec.providerID: Invalid value: null: field cannot be modified once set"},
+		"image":              {pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" }), ""},
+		"a toleration":       {pod(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: "Exists"}} }), ""},
+		"command":            {pod(func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }), "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"},
+		"node":               {pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), "spec: Forbidden: pod updates may not change fields"},
 		"a container": {
 			pod(func(p *corev1.Pod) {
 				p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])

@@ -102,6 +102,7 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		obj = w.s.fields.own(w.kind, w.Subresource, w.empty(), obj, w.manager)
 		m, _ = meta.Accessor(obj)
 	}
+	api.DropUnborn(obj, nil)
 	if k.Prepare != nil {
 		k.Prepare(ctx, obj, nil)
 	}
@@ -224,8 +225,9 @@ func (c *call) validName() validation.ValidateNameFunc {
 	return validation.NameIsDNSSubdomain
 }
 
+// warnKind warns of what is odd, except through a view, which changes other things.
 func (c *call) warnKind(obj, old runtime.Object) {
-	if f := c.kind.Hub().Warn; f != nil {
+	if f := c.kind.Hub().Warn; f != nil && (c.sub == nil || c.sub.Prepare == nil) {
 		for _, text := range f(obj, old) {
 			c.warn(text)
 		}
@@ -369,6 +371,7 @@ func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
 	o, _ := meta.Accessor(old)
 	m.SetGeneration(o.GetGeneration())
 	m.SetSelfLink("")
+	api.DropUnborn(obj, old)
 	switch k := w.kind.Hub(); {
 	case w.sub != nil && w.sub.Prepare != nil:
 		w.sub.Prepare(ctx, obj, old)

@@ -5,6 +5,8 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 // defaultIngressClass gives ingresses that name no class the cluster's default.
@@ -17,7 +19,7 @@ func defaultIngressClass(reader Reader) Plugin {
 			if !ok || ingress.Spec.IngressClassName != nil {
 				return nil
 			}
-			if _, old := ingress.Annotations["kubernetes.io/ingress.class"]; old {
+			if _, old := ingress.Annotations[api.IngressClassAnnotation]; old {
 				return nil
 			}
 			all, err := list[*networkingv1.IngressClass](ctx, reader, schema.GroupResource{Group: networkingv1.GroupName, Resource: "ingressclasses"}, "")

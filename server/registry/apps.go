@@ -31,8 +31,8 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.Deployment, appsv1.DeploymentList]{
 		Plural: "deployments", Short: []string{"deploy"}, In: []string{"all"},
-		Validate: api.ValidateDeployment,
-		Columns:  deploymentColumns(), Row: deploymentRow,
+		Validate: api.ValidateDeployment, Warn: api.WarnDeployment,
+		Columns: deploymentColumns(), Row: deploymentRow,
 		Default: api.DefaultDeployment,
 		Prepare: func(d, old *appsv1.Deployment) {
 			parts.prepare(d, old)
@@ -60,8 +60,8 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.ReplicaSet, appsv1.ReplicaSetList]{
 		Plural: "replicasets", Short: []string{"rs"}, In: []string{"all"},
-		Validate: api.ValidateReplicaSet,
-		Columns:  replicaColumns(), Row: replicaSetRow,
+		Validate: api.ValidateReplicaSet, Warn: api.WarnReplicaSet,
+		Columns: replicaColumns(), Row: replicaSetRow,
 		Default: api.DefaultReplicaSet,
 		Prepare: parts.prepare,
 		Fields: func(r *appsv1.ReplicaSet) fields.Set {
@@ -86,8 +86,8 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.StatefulSet, appsv1.StatefulSetList]{
 		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
-		Validate: api.ValidateStatefulSet,
-		Columns:  statefulSetColumns(), Row: statefulSetRow,
+		Validate: api.ValidateStatefulSet, Warn: api.WarnStatefulSet,
+		Columns: statefulSetColumns(), Row: statefulSetRow,
 		Default: api.DefaultStatefulSet,
 		Decoded: api.NameClaimTemplates,
 		Prepare: parts.prepare,
@@ -110,8 +110,8 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[appsv1.DaemonSet, appsv1.DaemonSetList]{
 		Plural: "daemonsets", Short: []string{"ds"}, In: []string{"all"},
-		Validate: api.ValidateDaemonSet,
-		Columns:  daemonSetColumns(), Row: daemonSetRow,
+		Validate: api.ValidateDaemonSet, Warn: api.WarnDaemonSet,
+		Columns: daemonSetColumns(), Row: daemonSetRow,
 		Default: api.DefaultDaemonSet,
 		Prepare: func(d, old *appsv1.DaemonSet) {
 			parts.prepare(d, old)

@@ -23,8 +23,8 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
-		Validate: validateJob,
-		Columns:  jobColumns(), Row: jobRow,
+		Validate: validateJob, Warn: api.WarnJob,
+		Columns: jobColumns(), Row: jobRow,
 		Default: api.DefaultJob,
 		Prepare: parts.prepare,
 		Fields: func(j *batchv1.Job) fields.Set {
@@ -89,8 +89,8 @@ func cronJobKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[batchv1.CronJob, batchv1.CronJobList]{
 		Plural: "cronjobs", Short: []string{"cj"}, In: []string{"all"},
-		Validate: api.ValidateCronJob,
-		Columns:  cronJobColumns(), Row: cronJobRow,
+		Validate: api.ValidateCronJob, Warn: api.WarnCronJob,
+		Columns: cronJobColumns(), Row: cronJobRow,
 		Default: api.DefaultCronJob,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},

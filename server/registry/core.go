@@ -46,8 +46,8 @@ func configMapKind(gv schema.GroupVersion) *Kind {
 func secretKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Secret, corev1.SecretList]{
 		Plural:   "secrets",
-		Validate: api.ValidateSecret,
-		Columns:  secretColumns(), Row: secretRow,
+		Validate: api.ValidateSecret, Warn: api.WarnSecret,
+		Columns: secretColumns(), Row: secretRow,
 		Default: api.DefaultSecret,
 		Prepare: func(s, old *corev1.Secret) {
 			// A write without a type keeps the one it has.
@@ -61,7 +61,7 @@ func secretKind(gv schema.GroupVersion) *Kind {
 
 func serviceAccountKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.ServiceAccount, corev1.ServiceAccountList]{
-		Plural: "serviceaccounts", Short: []string{"sa"},
+		Plural: "serviceaccounts", Short: []string{"sa"}, Warn: api.WarnServiceAccount,
 		Columns: serviceAccountColumns(), Row: serviceAccountRow,
 		Sub: Sub{"token": handled[authenticationv1.TokenRequest](authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), "create")},
 	}.erase(gv)
@@ -113,8 +113,8 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ResourceQuota, corev1.ResourceQuotaList]{
 		Plural: "resourcequotas", Short: []string{"quota"},
-		Validate: api.ValidateResourceQuota,
-		Columns:  quotaColumns(), Row: quotaRow,
+		Validate: api.ValidateResourceQuota, Warn: api.WarnResourceQuota,
+		Columns: quotaColumns(), Row: quotaRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": checked(parts.sub(), api.ValidateResourceQuotaStatus)},
 	}.erase(gv)
@@ -123,8 +123,8 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 func podTemplateKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.PodTemplate, corev1.PodTemplateList]{
 		Plural:   "podtemplates",
-		Validate: api.ValidatePodTemplate,
-		Columns:  podTemplateColumns(), Row: podTemplateRow,
+		Validate: api.ValidatePodTemplate, Warn: api.WarnPodTemplate,
+		Columns: podTemplateColumns(), Row: podTemplateRow,
 		Default: api.DefaultPodTemplate,
 		Prepare: func(t, old *corev1.PodTemplate) {
 			halves[corev1.PodTemplate, corev1.PodTemplateSpec, struct{}]{
@@ -142,8 +142,8 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ReplicationController, corev1.ReplicationControllerList]{
 		Plural: "replicationcontrollers", Short: []string{"rc"}, In: []string{"all"}, Prefix: "controllers",
-		Validate: api.ValidateReplicationController,
-		Columns:  replicaColumns(), Row: replicationControllerRow,
+		Validate: api.ValidateReplicationController, Warn: api.WarnReplicationController,
+		Columns: replicaColumns(), Row: replicationControllerRow,
 		Default:         api.DefaultReplicationController,
 		OrphanByDefault: true,
 		Prepare:         parts.prepare,
@@ -170,8 +170,8 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolume, corev1.PersistentVolumeList]{
 		Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true,
-		Validate: api.ValidatePersistentVolume,
-		Columns:  volumeColumns(), Row: volumeRow,
+		Validate: api.ValidatePersistentVolume, Warn: api.WarnPersistentVolume,
+		Columns: volumeColumns(), Row: volumeRow,
 		Default: api.DefaultPersistentVolume,
 		Prepare: func(v, old *corev1.PersistentVolume) {
 			parts.prepare(v, old)
@@ -197,8 +197,8 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]{
 		Plural: "persistentvolumeclaims", Short: []string{"pvc"},
-		Validate: api.ValidatePersistentVolumeClaim,
-		Columns:  claimColumns(), Row: claimRow,
+		Validate: api.ValidatePersistentVolumeClaim, Warn: api.WarnPersistentVolumeClaim,
+		Columns: claimColumns(), Row: claimRow,
 		Default: api.DefaultPersistentVolumeClaim,
 		Prepare: func(c, old *corev1.PersistentVolumeClaim) {
 			parts.prepare(c, old)

@@ -17,8 +17,8 @@ func nodeKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.Node, corev1.NodeList]{
 		Plural: "nodes", Short: []string{"no"}, Cluster: true, Prefix: "minions",
-		Validate: api.ValidateNode,
-		Columns:  nodeColumns(), Row: nodeRow,
+		Validate: api.ValidateNode, Warn: api.WarnNode,
+		Columns: nodeColumns(), Row: nodeRow,
 		Default: api.DefaultNode,
 		// A node registers itself with its status, so create keeps it.
 		Prepare: func(n, old *corev1.Node) {

@@ -24,8 +24,8 @@ func podParts() halves[corev1.Pod, corev1.PodSpec, corev1.PodStatus] {
 func podKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Pod, corev1.PodList]{
 		Plural: "pods", Short: []string{"po"}, In: []string{"all"},
-		Validate: api.ValidatePod,
-		Columns:  podColumns(), Row: podRow,
+		Validate: api.ValidatePod, Warn: api.WarnPod,
+		Columns: podColumns(), Row: podRow,
 		Default:     api.DefaultPod,
 		Prepare:     preparePod,
 		GracePeriod: podGracePeriod,

@@ -17,9 +17,8 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.Service, corev1.ServiceList]{
 		Plural: "services", Short: []string{"svc"}, In: []string{"all"}, Prefix: "services/specs",
-		Validate: api.ValidateService,
-		Warn:     warnService,
-		Columns:  serviceColumns(), Row: serviceRow,
+		Validate: api.ValidateService, Warn: api.WarnService,
+		Columns: serviceColumns(), Row: serviceRow,
 		Default:        api.DefaultService,
 		CreateOnUpdate: true,
 		ValidName:      validLabelName,
@@ -142,18 +141,6 @@ func reachable(s *corev1.Service) bool {
 	return usesNodePorts(s) || s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
 }
 
-// warnService names what is on its way out.
-func warnService(s, _ *corev1.Service) []string {
-	var warnings []string
-	if len(s.Spec.ExternalIPs) > 0 {
-		warnings = append(warnings, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
-	}
-	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
-		warnings = append(warnings, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
-	}
-	return warnings
-}
-
 func usesNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
@@ -161,7 +148,7 @@ func usesNodePorts(s *corev1.Service) bool {
 func endpointsKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Endpoints, corev1.EndpointsList]{
 		Plural: "endpoints", Singular: "endpoints", Short: []string{"ep"}, Prefix: "services/endpoints",
-		Validate:   api.ValidateEndpoints,
+		Validate: api.ValidateEndpoints, Warn: api.WarnEndpoints,
 		Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 		Columns:    endpointsColumns(), Row: endpointsRow,
 		Default:        api.DefaultEndpoints,

@@ -10,8 +10,8 @@ import (
 func discoveryKinds() []*Kind {
 	return []*Kind{kind[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]{
 		Plural:   "endpointslices",
-		Validate: api.ValidateEndpointSlice,
-		Columns:  endpointSliceColumns(), Row: endpointSliceRow,
+		Validate: api.ValidateEndpointSlice, Warn: api.WarnEndpointSlice,
+		Columns: endpointSliceColumns(), Row: endpointSliceRow,
 		Default: api.DefaultEndpointSlice,
 		Prepare: func(s, old *discoveryv1.EndpointSlice) {
 			if old == nil {

@@ -38,8 +38,8 @@ func ingressKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.Ingress, networkingv1.IngressList]{
 		Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}, Prefix: "ingress",
-		Validate: api.ValidateIngress,
-		Columns:  ingressColumns(), Row: ingressRow,
+		Validate: api.ValidateIngress, Warn: api.WarnIngress,
+		Columns: ingressColumns(), Row: ingressRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(gv)
@@ -63,8 +63,8 @@ func networkPolicyKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]{
 		Plural: "networkpolicies", Short: []string{"netpol"}, Prepare: parts.prepare,
-		Validate: api.ValidateNetworkPolicy,
-		Columns:  networkPolicyColumns(), Row: networkPolicyRow,
+		Validate: api.ValidateNetworkPolicy, Warn: api.WarnNetworkPolicy,
+		Columns: networkPolicyColumns(), Row: networkPolicyRow,
 		Default: api.DefaultNetworkPolicy,
 	}.erase(gv)
 }
