@@ -1,10 +1,14 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	componentresource "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 )
 
 // DefaultPod fills in a pod. Beyond its spec, a pod (but not a template) has
@@ -13,6 +17,9 @@ func DefaultPod(pod *corev1.Pod) {
 	spec := &pod.Spec
 	fillPtr(&spec.EnableServiceLinks, true)
 	DefaultPodSpec(spec)
+	if *spec.TerminationGracePeriodSeconds < 0 {
+		spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
@@ -41,37 +48,57 @@ func requestWhatIsLimited(r *corev1.ResourceRequirements) {
 	}
 }
 
-// defaultPodLevelResources lets requests of the pod as a whole follow its
-// limits, except that requests of the containers' own count first.
+// defaultPodLevelResources fills in what the pod as a whole asks for and may use from
+// what its containers do, if it says anything of that.
 func defaultPodLevelResources(spec *corev1.PodSpec) {
 	r := spec.Resources
 	if r == nil || len(r.Limits) == 0 && len(r.Requests) == 0 {
 		return
 	}
-	sum := corev1.ResourceList{}
-	if requested := containerRequests(spec); len(requested) > 0 {
-		sum = requested
+	plain := &corev1.Pod{Spec: corev1.PodSpec{Containers: spec.Containers, InitContainers: spec.InitContainers}}
+	limits := componentresource.AggregateContainerLimits(plain, componentresource.PodResourcesOptions{})
+	for name, q := range limits {
+		if _, asked := r.Requests[name]; isHugePages(name) && !asked {
+			fillAmount(&r.Limits, name, q)
+		}
 	}
-	for name := range r.Limits {
-		if _, ok := r.Requests[name]; ok {
-			continue
+	for name, q := range componentresource.AggregateContainerRequests(plain, componentresource.PodResourcesOptions{}) {
+		if overcommittable(name) {
+			fillAmount(&r.Requests, name, q)
 		}
-		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
-		}
-		if q, ok := sum[name]; ok {
-			r.Requests[name] = q
-		} else {
-			r.Requests[name] = r.Limits[name].DeepCopy()
+	}
+	for name, q := range r.Limits {
+		fillAmount(&r.Requests, name, q)
+	}
+	for name, asked := range r.Requests {
+		if limit, ok := limits[name]; ok && limitedEverywhere(spec, name) {
+			if asked.Cmp(limit) > 0 {
+				limit = asked
+			}
+			fillAmount(&r.Limits, name, limit)
 		}
 	}
 }
 
-func containerRequests(spec *corev1.PodSpec) corev1.ResourceList {
-	plain := &corev1.Pod{Spec: *spec.DeepCopy()}
-	plain.Spec.Resources = nil
-	plain.Spec.Overhead = nil
-	return PodRequests(plain)
+// fillAmount adds an amount, if it is of what a pod as a whole can have, and not there.
+func fillAmount(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+	if _, ok := (*list)[name]; ok || !componentresource.IsSupportedPodLevelResource(name) {
+		return
+	}
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = q.DeepCopy()
+}
+
+// limitedEverywhere tells if each container has a limit.
+func limitedEverywhere(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if _, ok := c.Resources.Limits[name]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // DefaultPodSpec fills in the spec of a pod or a template.

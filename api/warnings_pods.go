@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -333,12 +332,10 @@ func (w *podWarnings) repeats(at *field.Path) {
 
 // fraction complains about a part of a byte.
 func (w *warnings) fraction(list corev1.ResourceList, name corev1.ResourceName, at *field.Path) {
-	if q, ok := list[name]; ok && isFraction(q) {
+	if q, ok := list[name]; ok && isFraction(&q) {
 		w.say(at.Key(string(name)), fmt.Sprintf("fractional byte value %q is invalid, must be an integer", q.String()))
 	}
 }
-
-func isFraction(q resource.Quantity) bool { return q.MilliValue()%1000 != 0 }
 
 func (w *podWarnings) container(c *corev1.Container, at *field.Path) {
 	key := corev1.SeccompContainerAnnotationKeyPrefix + c.Name
