@@ -184,11 +184,12 @@ func streamRow(k *registry.Kind, ages map[int]bool, obj runtime.Object) ([]byte,
 		row.Cells = k.Row(obj)
 		for i, cell := range row.Cells {
 			if words, ok := cell.(registry.Words); ok {
-				row.Cells[i] = words(time.Now())
+				cell = words(time.Now())
 			}
 			if ages[i] {
-				row.Cells[i] = timeCell(cell)
+				cell = timeCell(cell)
 			}
+			row.Cells[i] = cell
 		}
 	}
 	return json.Marshal(row)

@@ -2,10 +2,15 @@ package server
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/server/registry"
 )
@@ -39,5 +44,31 @@ func TestEncodedCells(t *testing.T) {
 	words := registry.Words(func(time.Time) string { return "3 (5m ago)" })
 	if kept, err := encodeCells([]any{words}); err != nil || kept != nil {
 		t.Errorf("words that change were kept: %q %v", kept, err)
+	}
+}
+
+// Cells whose words change with the time are text to the faces as to kubectl.
+func TestWords(t *testing.T) {
+	ago := metav1.NewTime(time.Now().Add(-5 * time.Minute))
+	kinds := registry.NewBuiltinTable()
+	for resource, tc := range map[schema.GroupVersionResource]struct {
+		obj  runtime.Object
+		want string
+	}{
+		{Version: "v1", Resource: "events"}: {&corev1.Event{FirstTimestamp: ago, LastTimestamp: ago, Count: 3}, "5m (x3 over 5m)"},
+		{Version: "v1", Resource: "pods"}: {&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			RestartCount: 2, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago}},
+		}}}}, "2 (5m ago)"},
+		{Group: "batch", Version: "v1", Resource: "jobs"}: {&batchv1.Job{Status: batchv1.JobStatus{StartTime: &ago}}, "5m"},
+	} {
+		k := kinds.Find(resource)
+		row, err := streamRow(k, ageColumns(k), tc.obj)
+		if err != nil || !strings.Contains(string(row), `"`+tc.want+`"`) {
+			t.Errorf("%s for the faces: %s (%v), want %s", resource.Resource, row, err, tc.want)
+		}
+		cells, err := json.Marshal((&call{kind: k}).cells(tc.obj))
+		if err != nil || !strings.Contains(string(cells), `"`+tc.want+`"`) {
+			t.Errorf("%s for kubectl: %s (%v), want %s", resource.Resource, cells, err, tc.want)
+		}
 	}
 }
