@@ -116,6 +116,7 @@ func fillResources(to, from corev1.ResourceList) {
 // DefaultPersistentVolume fills in a PersistentVolume.
 func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	fill(&v.Status.Phase, corev1.VolumePending)
+	roundUp(v.Spec.Capacity)
 	fill(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	fillPtr(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	if v.Spec.HostPath != nil {
@@ -124,6 +125,18 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 	if v.Spec.ISCSI != nil {
 		fill(&v.Spec.ISCSI.ISCSIInterface, "default")
 	}
+	if v.Spec.AzureDisk != nil {
+		defaultAzureDisk(v.Spec.AzureDisk)
+	}
+	if r := v.Spec.RBD; r != nil {
+		fill(&r.RBDPool, "rbd")
+		fill(&r.RadosUser, "admin")
+		fill(&r.Keyring, "/etc/ceph/keyring")
+	}
+	if s := v.Spec.ScaleIO; s != nil {
+		fill(&s.StorageMode, "ThinProvisioned")
+		fill(&s.FSType, "xfs")
+	}
 }
 
 // DefaultPersistentVolumeClaim fills in a claim. dataSource is the older form
@@ -131,6 +144,8 @@ func DefaultPersistentVolume(v *corev1.PersistentVolume) {
 func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	fill(&c.Status.Phase, corev1.ClaimPending)
 	fillPtr(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUp(c.Spec.Resources.Limits)
+	roundUp(c.Spec.Resources.Requests)
 }
 
 // SetClaimSource makes the two fields that say what a new volume is filled from

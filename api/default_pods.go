@@ -254,10 +254,7 @@ func defaultNetworkVolume(v *corev1.Volume) {
 		fill(&v.RBD.RadosUser, "admin")
 		fill(&v.RBD.Keyring, "/etc/ceph/keyring")
 	case v.AzureDisk != nil:
-		fillPtr(&v.AzureDisk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-		fillPtr(&v.AzureDisk.Kind, corev1.AzureSharedBlobDisk)
-		fillPtr(&v.AzureDisk.FSType, "ext4")
-		fillPtr(&v.AzureDisk.ReadOnly, false)
+		defaultAzureDisk(v.AzureDisk)
 	case v.ScaleIO != nil:
 		fill(&v.ScaleIO.StorageMode, "ThinProvisioned")
 		fill(&v.ScaleIO.FSType, "xfs")
@@ -294,3 +291,10 @@ func cloneMap(m map[string]string) map[string]string {
 }
 
 func percent(s string) intstr.IntOrString { return intstr.FromString(s) }
+
+func defaultAzureDisk(d *corev1.AzureDiskVolumeSource) {
+	fillPtr(&d.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+	fillPtr(&d.Kind, corev1.AzureSharedBlobDisk)
+	fillPtr(&d.FSType, "ext4")
+	fillPtr(&d.ReadOnly, false)
+}

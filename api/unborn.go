@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unborn are the fields of features that are not on yet, by what has them.
+// unborn are the fields of features that are not on yet, or no more, by what has them.
 var unborn = map[reflect.Type][]string{
 	reflect.TypeFor[batchv1.JobSpec]():                      {"Scheduling"},
-	reflect.TypeFor[corev1.NodeSpec]():                      {"PodPreemptionPolicy"},
+	reflect.TypeFor[corev1.NodeSpec]():                      {"PodPreemptionPolicy", "ConfigSource"},
 	reflect.TypeFor[corev1.PodSpec]():                       {"SchedulingGroup", "EvictionResponders"},
 	reflect.TypeFor[corev1.Lifecycle]():                     {"StopSignal"},
 	reflect.TypeFor[corev1.HTTPGetAction]():                 {"Protocol"},
@@ -30,7 +30,7 @@ var unborn = map[reflect.Type][]string{
 	reflect.TypeFor[corev1.PodCertificateProjection]():      {"User"},
 }
 
-// DropUnborn empties the fields of features that are not on yet, as if they were not
+// DropUnborn empties the fields of features that are off, as if they were not
 // known, unless the object had some before; old is nil on create. A lifecycle that
 // said no more is then none.
 func DropUnborn(obj, old any) {

@@ -14,6 +14,7 @@ func discoveryKinds() []*Kind {
 		Columns: endpointSliceColumns(), Row: endpointSliceRow,
 		Default: api.DefaultEndpointSlice,
 		Prepare: func(s, old *discoveryv1.EndpointSlice) {
+			dropTopology(s, old)
 			if old == nil {
 				s.Generation = 1
 				return
@@ -25,4 +26,15 @@ func discoveryKinds() []*Kind {
 			}
 		},
 	}.erase(discoveryv1.SchemeGroupVersion)}
+}
+
+// dropTopology empties a field that older versions had, unless nothing else changes
+// either.
+func dropTopology(s, old *discoveryv1.EndpointSlice) {
+	if old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		return
+	}
+	for i := range s.Endpoints {
+		s.Endpoints[i].DeprecatedTopology = nil
+	}
 }
