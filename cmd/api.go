@@ -76,6 +76,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		return nil, err
 	}
 	types := server.NewFieldTypes(kinds)
+	own := server.NewOwnStore(store, kinds, types)
 	addresses, chain, err := o.admission(store, kinds, types, authz)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
-		Bootstrap:          server.StepsOf(auth.BootstrapSteps(store)),
+		Bootstrap:          server.StepsOf(auth.BootstrapSteps(own)),
 		ProxyCertificate:   proxyCertificate,
 		AuthenticationInfo: info,
 		Health:             sealing.health(),

@@ -154,13 +154,13 @@ func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, co
 		return nil
 	}
 	_, err := a.col.Update(ctx, "", have.Name, storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {
-		obj := current.(*api.APIService)
+		before, obj := current.DeepCopyObject(), current.(*api.APIService)
 		if obj.UID == have.UID && equality.Semantic.DeepEqual(obj.Spec, have.Spec) {
 			before := obj.DeepCopy()
 			mend(obj)
 			a.s.ownStatus(schema.GroupVersionResource{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion, Resource: "apiservices"}, before, obj)
 		}
-		return obj, nil
+		return a.s.fields.own(a.s.Kinds.Stored(a.col.Resource().GroupResource), "status", before, obj, ownManager), nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // its event is on the way

@@ -64,7 +64,7 @@ func (c *call) checkBinding(b *corev1.Binding) error {
 		errs = append(errs, field.Required(target.Child("name"), ""))
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(bindingKind.GroupKind(), b.Name, errs)
+		return errs.ToAggregate() // which is all that upstream says
 	}
 	return nil
 }
@@ -91,7 +91,6 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) er
 	}
 	_, err := c.s.Store.Collection(pods).Update(ctx, c.Namespace, c.Name, opts, func(obj runtime.Object) (runtime.Object, error) {
 		pod := obj.(*corev1.Pod)
-		old := pod.DeepCopy()
 		if err := assignable(pod); err != nil {
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, c.Name, err)
 		}
@@ -108,14 +107,8 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) er
 		for key, value := range b.Labels {
 			pod.Labels[key] = value
 		}
-		setScheduled(pod)
-		k := c.s.Kinds.Find(corev1.SchemeGroupVersion.WithResource("pods"))
-		if k == nil {
-			return pod, nil
-		}
-		pod.SetGroupVersionKind(k.GroupVersionKind)
-		old.SetGroupVersionKind(k.GroupVersionKind)
-		return c.s.fields.own(k, "binding", old, pod, c.manager("")), nil
+		setScheduled(pod) // none of this becomes the scheduler's
+		return pod, nil
 	})
 	return err
 }

@@ -134,7 +134,8 @@ func (s *Server) publishAuthentication(ctx context.Context) error {
 // ensure creates an object if it is missing, and lets mend change it otherwise.
 // Kinds that are not served are skipped.
 func (s *Server) ensure(ctx context.Context, group, resource string, want metav1.Object, mend func(have runtime.Object)) error {
-	col := s.Store.Collection(schema.GroupResource{Group: group, Resource: resource})
+	gr := schema.GroupResource{Group: group, Resource: resource}
+	col := s.Store.Collection(gr)
 	if col == nil {
 		return nil
 	}
@@ -145,6 +146,7 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 		m := obj.(metav1.Object)
 		m.SetUID(uuid.NewUUID())
 		m.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
+		obj = s.fields.ownByServer(gr, nil, obj)
 		if _, err = col.Create(ctx, obj, storage.WriteOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
@@ -161,8 +163,9 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 		return nil
 	}
 	_, err = col.Update(ctx, want.GetNamespace(), want.GetName(), storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {
+		before := current.DeepCopyObject()
 		mend(current)
-		return current, nil
+		return s.fields.ownByServer(gr, before, current), nil
 	})
 	if err != nil {
 		return fmt.Errorf("update %s: %w", what, err)

@@ -167,7 +167,10 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 	if err != nil {
 		return undecodable(err, kind, kind, nil)
 	}
-	if strict = append(strict, unknown...); len(strict) == 0 {
+	if contentType != typeCBOR { // which upstream looks for no unknown fields in
+		strict = append(strict, unknown...)
+	}
+	if len(strict) == 0 {
 		return nil
 	}
 	switch fieldValidation {

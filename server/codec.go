@@ -120,11 +120,14 @@ func glimpse(body []byte, most int) string {
 func strictError(errs []error) error { return runtime.NewStrictDecodingError(errs) }
 
 func decodeJSON(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, []error, error) {
-	var head metav1.TypeMeta
+	var head struct { // as upstream has it, whose errors name the type
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &head); err != nil {
 		return schema.GroupVersionKind{}, nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
-	got, err := kindOf(head, want, into, body)
+	got, err := kindOf(metav1.TypeMeta{Kind: head.Kind, APIVersion: head.APIVersion}, want, into, body)
 	if err != nil {
 		return got, nil, err
 	}
@@ -264,7 +267,7 @@ func encodeCBOR(obj runtime.Object, kind schema.GroupVersionKind) ([]byte, error
 	if u, ok := obj.(runtime.Unstructured); ok {
 		return direct.Marshal(u.UnstructuredContent())
 	}
-	obj = obj.DeepCopyObject() // it may be shared, and knows no kind
+	obj = obj.DeepCopyObject() // it may be shared, and say what it likes of its kind
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	return direct.Marshal(obj)
 }

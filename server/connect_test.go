@@ -282,7 +282,7 @@ func TestProxy(t *testing.T) {
 	if reply.StatusCode != 301 || reply.Header.Get("Location") != "/api/v1/nodes/n1/proxy/" {
 		t.Errorf("no trailing slash: %d %s", reply.StatusCode, reply.Header.Get("Location"))
 	}
-	if code, body := c.do("GET", "/api/v1/namespaces/default/services/nope/proxy/", "", nil); code != 404 {
+	if code, body := c.do("GET", "/api/v1/namespaces/default/services/nope/proxy/", "", nil); code != 503 {
 		t.Errorf("service: %d %s", code, body)
 	}
 	if code, body := c.do("GET", "/api/v1/namespaces/default/pods/one:80/proxy/", "", nil); code != 400 || status(t, body).Message != "address not allowed" {

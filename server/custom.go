@@ -205,8 +205,9 @@ func (d *definitions) writeStatus(ctx context.Context, crd *definition) error {
 func (d *definitions) write(ctx context.Context, crd *definition, change func(current *definition)) error {
 	pre := &metav1.Preconditions{UID: &crd.UID, ResourceVersion: &crd.ResourceVersion}
 	item, err := d.col.Update(ctx, "", crd.Name, storage.WriteOptions{Preconditions: pre}, func(current runtime.Object) (runtime.Object, error) {
+		before := current.DeepCopyObject()
 		change(current.(*definition))
-		return current, nil
+		return d.s.fields.own(d.s.Kinds.Stored(d.col.Resource().GroupResource), "status", before, current, ownManager), nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -131,6 +131,7 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 			}
 			old.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 			req.Old = old
+			c.warnOfDeletion(options)
 			if err := c.admitDelete(ctx, req); err != nil {
 				return nil, err
 			}
@@ -138,15 +139,20 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 			if verdict.err != nil {
 				return nil, verdict.err
 			}
-			if verdict.now {
+			if verdict.now && !verdict.marked {
 				return nil, errDeleteNow
 			}
 			return current, nil // marked in place, or unchanged if pending
 		})
 		switch {
-		case err == nil:
+		case err == nil && !verdict.now:
 			req.Finish(ctx, finished(item, dryRun))
 			return item.Object(), false, nil
+		case err == nil && dryRun:
+			req.Finish(ctx, req.Old)
+			return item.Object(), true, nil
+		case err == nil:
+			req.Old = item.Object()
 		case !errors.Is(err, errDeleteNow):
 			req.Finish(ctx, req.Old)
 			return nil, false, err
@@ -162,6 +168,15 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 			req.Finish(ctx, nil)
 		}
 		return last, true, err
+	}
+}
+
+// warnOfDeletion tells clients who say nothing of dependents what becomes of them,
+// where it is not what they may think.
+func (c *call) warnOfDeletion(options *metav1.DeleteOptions) {
+	//lint:ignore SA1019 old clients still send it
+	if text := c.kind.DeleteWarning; text != "" && options.PropagationPolicy == nil && options.OrphanDependents == nil {
+		c.warn(text)
 	}
 }
 
@@ -202,6 +217,7 @@ func (c *call) admitDelete(ctx context.Context, req *admission.Request) error {
 // deletion is what a delete does to an object.
 type deletion struct {
 	now     bool // remove it: nothing keeps it
+	marked  bool // who watches it is to see the mark before
 	pending bool // it is being deleted already, and this changes nothing
 	err     error
 }
@@ -213,10 +229,11 @@ func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.Delete
 	if err != nil {
 		return deletion{err: err}
 	}
+	ns, isNamespace := namespaceOf(obj)
 	if err := checkPreconditions(k, m, options.Preconditions); err != nil {
 		return deletion{err: err}
 	}
-	if ns, ok := namespaceOf(obj); ok {
+	if isNamespace && !hasEnded(ns) {
 		return decideNamespace(ns, options, now)
 	}
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
@@ -236,19 +253,28 @@ func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.Delete
 	if graceful && *m.GetDeletionGracePeriodSeconds() > 0 {
 		return deletion{}
 	}
-	return deletion{now: true}
+	return deletion{now: true, marked: graceful}
 }
 
+// checkPreconditions compares what the client knows of the object with what it is.
+// Namespaces have words of their own for it.
 func checkPreconditions(k *registry.Kind, m metav1.Object, pre *metav1.Preconditions) error {
 	if pre == nil {
 		return nil
 	}
 	resource := schema.GroupResource{Group: k.Group, Resource: k.Kind}
+	otherUID := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
+	otherVersion := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
+	if k.GroupResource() == (schema.GroupResource{Resource: "namespaces"}) {
+		resource = k.GroupResource()
+		otherUID = "Precondition failed: UID in precondition: %s, UID in object meta: %s"
+		otherVersion = "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
+	}
 	if pre.UID != nil && *pre.UID != m.GetUID() {
-		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, m.GetUID()))
+		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf(otherUID, *pre.UID, m.GetUID()))
 	}
 	if pre.ResourceVersion != nil && *pre.ResourceVersion != m.GetResourceVersion() {
-		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, m.GetResourceVersion()))
+		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf(otherVersion, *pre.ResourceVersion, m.GetResourceVersion()))
 	}
 	return nil
 }
@@ -261,9 +287,6 @@ func markGraceful(k *registry.Kind, obj runtime.Object, m metav1.Object, asked *
 	}
 	if m.GetDeletionTimestamp() == nil {
 		grace := k.GracePeriod(obj, asked)
-		if grace <= 0 && len(m.GetFinalizers()) == 0 {
-			return false, false
-		}
 		deadline := metav1.NewTime(now.Add(time.Duration(grace) * time.Second)).Rfc3339Copy()
 		m.SetDeletionTimestamp(&deadline)
 		m.SetDeletionGracePeriodSeconds(&grace)
@@ -332,6 +355,9 @@ func finalizersFor(k *registry.Kind, m metav1.Object, options *metav1.DeleteOpti
 // propagation is what the request says about dependents, else what an earlier
 // one said, else the kind's default.
 func propagation(k *registry.Kind, m metav1.Object, options *metav1.DeleteOptions) (orphan, foreground bool) {
+	if k.Ungarbaged {
+		return false, false
+	}
 	//lint:ignore SA1019 old clients still send it
 	if o := options.OrphanDependents; o != nil {
 		return *o, false

@@ -10,7 +10,7 @@ import (
 
 // deleteCollection serves DELETE on a collection: every object that the
 // selectors pick is deleted by the rules for one. It answers with the list of
-// what it deleted. Objects that are gone in the meantime don't matter.
+// what it found. Objects that are gone in the meantime don't matter.
 func (c *call) deleteCollection() error {
 	ctx := c.r.Context()
 	if c.kind.Namespaced && c.Namespace == "" {
@@ -32,22 +32,20 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	page, err := c.splitFields(&selection).list(ctx, col, storage.ListOptions{Selection: selection, Limit: list.Limit, Continue: list.Continue})
+	c.warnOfDeletion(options)
+	page, err := c.splitFields(&selection).list(ctx, col, storage.ListOptions{
+		Selection: selection, Limit: list.Limit, Continue: list.Continue,
+		ResourceVersion: list.ResourceVersion, Match: list.ResourceVersionMatch,
+	})
 	if err != nil {
 		return err
 	}
-	deleted := &storage.Page{Revision: page.Revision, Continue: page.Continue, Remaining: page.Remaining}
 	for _, item := range page.Items {
 		// Each object decides anew which preconditions and finalizers apply.
-		obj, _, err := c.remove(ctx, col, item.Namespace, item.Name, options.DeepCopy())
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
+		if _, _, err := c.remove(ctx, col, item.Namespace, item.Name, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		deleted.Items = append(deleted.Items, storage.NewItem(obj))
 	}
 	c.flushWarnings()
-	return c.replyPage(http.StatusOK, deleted)
+	return c.replyPage(http.StatusOK, page)
 }

@@ -56,7 +56,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
 	out, negotiateErr := negotiate(r, s.encodings(nil), false)
-	if negotiateErr != nil {
+	if negotiateErr != nil || out.as != "" {
 		out = mediaType{name: typeJSON}
 	}
 	writeStatus(w, r, out, status)

@@ -63,7 +63,7 @@ func (c *call) portForward() error {
 	if err != nil {
 		return err
 	}
-	location, err := c.s.nodeURL(c.r.Context(), pod.Spec.NodeName)
+	location, err := c.s.agentOf(c.r.Context(), pod)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *call) connectContainer(what string, options runtime.Object, container s
 	if container, err = containerOf(pod, container); err != nil {
 		return err
 	}
-	location, err := c.s.nodeURL(c.r.Context(), pod.Spec.NodeName)
+	location, err := c.s.agentOf(c.r.Context(), pod)
 	if err != nil {
 		return err
 	}

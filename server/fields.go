@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -172,27 +173,28 @@ func (f *fieldManagers) make(k *registry.Kind, subresource string) (*managedfiel
 // resetFields are the fields that a write through this door cannot change, and
 // so does not come to own: status through the object, spec through its status.
 func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
-	paths := fieldpath.NewSet()
-	switch _, hasStatus := k.Sub["status"]; {
+	reset := k.Sub[subresource].Resets
+	_, hasStatus := k.Sub["status"]
+	switch {
 	case subresource == "" && hasStatus:
-		paths.Insert(fieldpath.MakePathOrDie("status"))
-		for _, field := range k.Fixed {
-			paths.Insert(fieldpath.MakePathOrDie(field))
-		}
+		reset = append([]string{"status"}, k.Fixed...)
+	case reset != nil:
 	case subresource == "status" && k.Unstructured():
-		return map[fieldpath.APIVersion]fieldpath.Filter{
-			fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(
-				fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"),
-			)),
-		}
+		reset = []string{"metadata", "spec"}
 	case subresource == "status":
-		paths.Insert(fieldpath.MakePathOrDie("spec"))
+		reset = []string{"spec"}
 	default:
 		return nil
 	}
-	return map[fieldpath.APIVersion]fieldpath.Filter{
-		fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(paths),
+	paths := fieldpath.NewSet()
+	for _, path := range reset {
+		var parts []any
+		for _, part := range strings.Split(path, ".") {
+			parts = append(parts, part)
+		}
+		paths.Insert(fieldpath.MakePathOrDie(parts...))
 	}
+	return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GroupVersion().String()): fieldpath.NewExcludeSetFilter(paths)}
 }
 
 // own records in obj's managedFields what a write by manager changed. live is

@@ -23,6 +23,8 @@ type requestInfo struct {
 	// Rest is what follows the subresource in the path, or nothing: what a
 	// proxy passes on. It starts with a slash unless it is empty.
 	Rest string
+	// named: the path names an object.
+	named bool
 }
 
 // parseRequest reads the URL of a request. The forms are listed in routes.go.
@@ -45,7 +47,7 @@ func parseRequest(r *http.Request) *requestInfo {
 	parts = info.takeNamespace(parts)
 	info.GVR.Resource = parts[0]
 	if len(parts) > 1 {
-		info.Name = parts[1]
+		info.Name, info.named = parts[1], true
 	}
 	if len(parts) > 2 {
 		info.Subresource = parts[2]
@@ -98,7 +100,7 @@ func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
 		return "create"
-	case http.MethodGet, http.MethodHead:
+	case http.MethodGet:
 		return "get"
 	case http.MethodPut:
 		return "update"

@@ -73,6 +73,16 @@ func nodeAddress(node *corev1.Node) (string, int32, error) {
 	return "", 0, fmt.Errorf("no preferred addresses found; known addresses: %v", node.Status.Addresses)
 }
 
+// agentOf is the base URL of the agent of a pod's node. That the node is not there, upstream
+// says of the pod.
+func (s *Server) agentOf(ctx context.Context, pod *corev1.Pod) (*url.URL, error) {
+	location, err := s.nodeURL(ctx, pod.Spec.NodeName)
+	if apierrors.IsNotFound(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, pod.Spec.NodeName)
+	}
+	return location, err
+}
+
 // nodeURL is the base URL of the agent of a node.
 func (s *Server) nodeURL(ctx context.Context, name string) (*url.URL, error) {
 	col := s.Store.Collection(schema.GroupResource{Resource: "nodes"})

@@ -37,6 +37,9 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
+	if options.ResourceVersion == "0" && options.Continue != "" {
+		options.Limit = 0 // what is left comes at once, as the cache has it
+	}
 	page, err := filter.list(c.r.Context(), col, storage.ListOptions{
 		Selection:       selection,
 		ResourceVersion: options.ResourceVersion,
@@ -66,6 +69,7 @@ func (c *call) listOptions() (*metav1.ListOptions, error) {
 		Limit:                o.Limit,
 		SendInitialEvents:    o.SendInitialEvents,
 	}
+	internalversion.SetListOptionsDefaults(checked, true)
 	return o, optionErrors("ListOptions", internalvalidation.ValidateListOptions(checked, true))
 }
 
@@ -144,6 +148,19 @@ func (c *call) itemProtobuf(item *storage.Item) (storage.Message, error) {
 	return storage.Message{Rest: body}, err
 }
 
+// withinList is the item as lists have it: in CBOR, typed ones do not say their kind.
+func (c *call) withinList(item *storage.Item) (storage.Message, error) {
+	if c.out.name != typeCBOR || c.kind.Unstructured() {
+		return c.itemEncoded(item)
+	}
+	served, err := c.served(item.Object())
+	if err != nil {
+		return storage.Message{}, err
+	}
+	body, err := encodeCBOR(served, schema.GroupVersionKind{})
+	return storage.Message{Rest: body}, err
+}
+
 // itemEncoded is the item in the negotiated encoding, as encoded gives it.
 func (c *call) itemEncoded(item *storage.Item) (storage.Message, error) {
 	var body []byte
@@ -178,6 +195,21 @@ func listMeta(page *storage.Page) metav1.ListMeta {
 	}
 }
 
+// customListMeta is listMeta of custom resources, which always say where to go on.
+type customListMeta struct {
+	Continue           string `json:"continue"`
+	RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
+	ResourceVersion    string `json:"resourceVersion"`
+}
+
+func (c *call) listMeta(page *storage.Page) any {
+	m := listMeta(page)
+	if c.kind.Unstructured() && c.out.as == "" {
+		return customListMeta{m.Continue, m.RemainingItemCount, m.ResourceVersion}
+	}
+	return m
+}
+
 // replyPage answers with a list, spliced together from the items' own bytes.
 func (c *call) replyPage(code int, page *storage.Page) error {
 	c.flushWarnings()
@@ -185,7 +217,7 @@ func (c *call) replyPage(code int, page *storage.Page) error {
 		return c.replyPageAs(code, page)
 	}
 	c.auditPage(page)
-	return c.splice(code, c.listKind(), page, c.itemEncoded, c.kind.Unstructured())
+	return c.splice(code, c.listKind(), page, c.withinList, c.kind.Unstructured())
 }
 
 // splice writes a list in the negotiated encoding, made of the items' own bytes. JSON
@@ -216,7 +248,7 @@ func (c *call) splice(code int, kind schema.GroupVersionKind, page *storage.Page
 // spliceJSON writes a list: head, then the items between commas. whole items
 // are complete objects; others have lost their opening brace with their type.
 func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, page *storage.Page, items [][]byte, whole bool) error {
-	meta, err := json.Marshal(listMeta(page))
+	meta, err := json.Marshal(c.listMeta(page))
 	if err != nil {
 		return err
 	}
@@ -224,6 +256,10 @@ func (c *call) spliceJSON(code int, kind schema.GroupVersionKind, page *storage.
 	size := len(head) + 3
 	for _, item := range items {
 		size += len(item) + 2
+	}
+	if len(items) == 0 && c.out.as != "" { // upstream's metadata of nothing is no list
+		body := append(bytes.TrimSuffix(head, []byte("[")), "null}"...)
+		return writeEncoded(c.w, c.r, c.out, code, storage.Message{Rest: body}, kind)
 	}
 	if c.out.name == typeYAML || c.out.pretty {
 		var all bytes.Buffer
@@ -310,9 +346,9 @@ func (b *chunkWriter) flush() {
 func (c *call) spliceCBOR(code int, kind schema.GroupVersionKind, page *storage.Page, items []storage.Message) error {
 	list := struct {
 		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata"`
+		Meta            any        `json:"metadata"`
 		Items           []cborItem `json:"items"`
-	}{ListMeta: listMeta(page), Items: make([]cborItem, len(items))}
+	}{Meta: c.listMeta(page), Items: make([]cborItem, len(items))}
 	list.APIVersion, list.Kind = kind.ToAPIVersionAndKind()
 	for i, item := range items {
 		list.Items[i] = item.Rest

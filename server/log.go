@@ -42,7 +42,7 @@ func (c *call) log() error {
 		c.w.WriteHeader(http.StatusNoContent) // nothing has been logged yet
 		return nil
 	}
-	location, err := c.s.nodeURL(ctx, pod.Spec.NodeName)
+	location, err := c.s.agentOf(ctx, pod)
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,11 @@ func (s *Server) readURL(c *gin.Context) {
 	c.Request = c.Request.WithContext(withInfo(c.Request.Context(), info))
 	// OPTIONS and the like are for nobody but what is behind a proxy.
 	if info.Resource && info.Verb == "" && info.Subresource != "proxy" {
+		if k := s.Kinds.Find(info.GVR); k != nil && k.Unstructured() {
+			c.Abort()
+			notFoundText(c.Writer)
+			return
+		}
 		s.refuse(c, errMethodNotAllowed())
 	}
 }

@@ -25,6 +25,12 @@ func namespaceHeld(obj runtime.Object) bool {
 	return ok && len(ns.Spec.Finalizers) > 0
 }
 
+// hasEnded reports whether a namespace is empty: it is deleted like any other object
+// from then on.
+func hasEnded(ns *corev1.Namespace) bool {
+	return ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0
+}
+
 // decideNamespace is decideDeletion for namespaces.
 func decideNamespace(ns *corev1.Namespace, options *metav1.DeleteOptions, now time.Time) deletion {
 	if ns.DeletionTimestamp == nil {
@@ -36,7 +42,7 @@ func decideNamespace(ns *corev1.Namespace, options *metav1.DeleteOptions, now ti
 			return deletion{}
 		}
 	}
-	if len(ns.Spec.Finalizers) > 0 || len(ns.Finalizers) > 0 {
+	if len(ns.Spec.Finalizers) > 0 {
 		return deletion{pending: true}
 	}
 	return deletion{now: true}

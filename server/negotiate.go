@@ -58,22 +58,23 @@ func negotiate(r *http.Request, offered []string, forms bool) (mediaType, error)
 		return mediaType{name: offered[0], pretty: wantsPretty(r)}, nil
 	}
 	clauses := parseAccept(strings.Join(accept, ","))
+	if !anyOffered(clauses, offered) {
+		return mediaType{}, errNoRepresentation(offered)
+	}
 	for _, clause := range clauses {
-		if out, ok := clause.match(offered); ok && (forms || out.as == "") {
+		if out, ok := clause.match(offered); ok && (forms || out.as != "Table") {
 			out.pretty = out.pretty || wantsPretty(r)
 			return out, nil
 		}
 	}
-	if !anyOffered(clauses, offered) {
-		return mediaType{}, errNoRepresentation(offered)
-	}
 	return mediaType{}, errNotAcceptable(offered)
 }
 
-// anyOffered reports whether one of the encodings was asked for by its name.
+// anyOffered reports whether one of the encodings was asked for by its name: who asks
+// for application/* alone gets nothing.
 func anyOffered(clauses []acceptClause, offered []string) bool {
 	return slices.ContainsFunc(clauses, func(c acceptClause) bool {
-		return slices.ContainsFunc(offered, c.takes)
+		return c.kind == "*/*" || slices.Contains(offered, c.kind) || c.kind == typeProtobuf
 	})
 }
 

@@ -110,11 +110,11 @@ func firstPort(pod *corev1.Pod) string {
 // serviceBackend is one of the service's ready endpoints, by lot. The port may
 // be given by number or by name.
 func (c *call) serviceBackend(ctx context.Context, scheme, name, port string) (*url.URL, error) {
-	item, err := c.s.Store.Collection(schema.GroupResource{Resource: "services"}).Get(ctx, c.Namespace, name, "")
-	if err != nil {
-		return nil, err
-	}
 	if number, err := strconv.ParseInt(port, 10, 32); err == nil {
+		item, err := c.s.Store.Collection(schema.GroupResource{Resource: "services"}).Get(ctx, c.Namespace, name, "")
+		if err != nil {
+			return nil, err
+		}
 		found := false
 		for _, p := range item.Object().(*corev1.Service).Spec.Ports {
 			if p.Port == int32(number) {

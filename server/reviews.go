@@ -2,17 +2,22 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -35,6 +40,17 @@ func (c *call) question(into runtime.Object) error {
 	if err := c.body(into, c.kind.GroupVersionKind, options.FieldValidation); err != nil {
 		return err
 	}
+	m, err := meta.Accessor(into)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+		return err
+	}
+	w := &change{call: c}
+	if owned, err := meta.Accessor(c.s.fields.own(c.kind, "", w.empty(), into, c.manager(options.FieldManager))); err == nil {
+		m.SetManagedFields(owned.GetManagedFields())
+	}
 	req := &admission.Request{
 		Operation: admission.Create, Resource: c.GVR, Kind: c.kind.GroupVersionKind, Namespace: c.Namespace,
 		Object: into, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
@@ -51,9 +67,22 @@ func (c *call) answer(obj runtime.Object) error {
 	return c.reply(http.StatusCreated, obj, c.kind.GroupVersionKind)
 }
 
-// invalidReview is the error for a question that is incomplete.
-func (c *call) invalidReview(errs ...*field.Error) error {
-	return apierrors.NewInvalid(c.kind.GroupVersionKind.GroupKind(), "", errs)
+// invalidReview is the error for a question that makes no sense, if there are any
+// faults; upstream does not name the kind in it.
+func (c *call) invalidReview(m metav1.ObjectMeta, errs field.ErrorList) error {
+	given := m
+	m.ManagedFields = nil
+	must := "must be empty"
+	if c.kind.Namespaced {
+		m.Namespace, must = "", "must be empty except for namespace"
+	}
+	if !equality.Semantic.DeepEqual(m, metav1.ObjectMeta{}) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), given, must))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: c.kind.Group}, "", errs)
 }
 
 // reviewToken says whose a token is.
@@ -89,6 +118,8 @@ func (c *call) reviewSelf() error {
 	if err := c.question(&review); err != nil {
 		return err
 	}
+	// Of all reviews only this one has a beginning and nothing else.
+	review.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: metav1.Now().Rfc3339Copy(), ManagedFields: review.ManagedFields}
 	review.Status.UserInfo = audit.UserInfo(c.user)
 	return c.answer(&review)
 }
@@ -99,7 +130,7 @@ func (c *call) reviewAccess() error {
 	if err := c.question(&review); err != nil {
 		return err
 	}
-	if err := c.checkAccessSpec(&review.Spec); err != nil {
+	if err := c.invalidReview(review.ObjectMeta, accessErrors(&review.Spec)); err != nil {
 		return err
 	}
 	review.Status = c.decide(subjectOf(&review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
@@ -113,13 +144,14 @@ func (c *call) reviewLocalAccess() error {
 		return err
 	}
 	spec := field.NewPath("spec")
-	if review.Spec.NonResourceAttributes != nil {
-		return c.invalidReview(field.Invalid(spec.Child("nonResourceAttributes"), review.Spec.NonResourceAttributes, "disallowed on this kind of request"))
-	}
+	errs := accessErrors(&review.Spec)
 	if r := review.Spec.ResourceAttributes; r != nil && r.Namespace != c.Namespace {
-		return c.invalidReview(field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
 	}
-	if err := c.checkAccessSpec(&review.Spec); err != nil {
+	if n := review.Spec.NonResourceAttributes; n != nil {
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), inner(n), "disallowed on this kind of request"))
+	}
+	if err := c.invalidReview(review.ObjectMeta, errs); err != nil {
 		return err
 	}
 	review.Namespace = c.Namespace
@@ -133,28 +165,69 @@ func (c *call) reviewOwnAccess() error {
 	if err := c.question(&review); err != nil {
 		return err
 	}
-	if (review.Spec.ResourceAttributes == nil) == (review.Spec.NonResourceAttributes == nil) {
-		return c.invalidReview(oneOfAttributes(review.Spec.ResourceAttributes))
+	if err := c.invalidReview(review.ObjectMeta, attributeErrors(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)); err != nil {
+		return err
 	}
 	review.Status = c.decide(c.user, review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
 	return c.answer(&review)
 }
 
-func oneOfAttributes(given *authorizationv1.ResourceAttributes) *field.Error {
-	if given == nil {
-		return field.Required(field.NewPath("spec", "resourceAttributes"), "exactly one of nonResourceAttributes or resourceAttributes must be specified")
+// inner is how upstream shows attributes of paths in errors.
+func inner(n *authorizationv1.NonResourceAttributes) any {
+	if n == nil {
+		return n
 	}
-	return field.Invalid(field.NewPath("spec", "nonResourceAttributes"), "", "cannot be specified in combination with resourceAttributes")
+	return struct{ Path, Verb string }{n.Path, n.Verb}
 }
 
-func (c *call) checkAccessSpec(spec *authorizationv1.SubjectAccessReviewSpec) error {
-	if (spec.ResourceAttributes == nil) == (spec.NonResourceAttributes == nil) {
-		return c.invalidReview(oneOfAttributes(spec.ResourceAttributes))
+func attributeErrors(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
+	spec := field.NewPath("spec")
+	if (r == nil) == (n == nil) {
+		return field.ErrorList{field.Invalid(spec, inner(n), "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
-	if spec.User == "" && len(spec.Groups) == 0 {
-		return c.invalidReview(field.Required(field.NewPath("spec", "user"), "at least one of user or group must be specified"))
+	if r == nil {
+		return nil
+	}
+	return selectorErrors(r, spec.Child("resourceAttributes"))
+}
+
+// selectorErrors are those of the selectors. Operators that this server does not know
+// may be newer ones.
+func selectorErrors(r *authorizationv1.ResourceAttributes, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s := r.FieldSelector; s != nil {
+		at := at.Child("fieldSelector")
+		errs = append(errs, eitherSelector(s.RawSelector, len(s.Requirements), at)...)
+		for i, q := range s.Requirements {
+			errs = append(errs, metav1validation.ValidateFieldSelectorRequirement(q, metav1validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, at.Child("requirements").Index(i))...)
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		at := at.Child("labelSelector")
+		errs = append(errs, eitherSelector(s.RawSelector, len(s.Requirements), at)...)
+		for i, q := range s.Requirements {
+			errs = append(errs, metav1validation.ValidateLabelSelectorRequirement(q, metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, at.Child("requirements").Index(i))...)
+		}
+	}
+	return errs
+}
+
+func eitherSelector(raw string, requirements int, at *field.Path) field.ErrorList {
+	switch {
+	case raw != "" && requirements > 0:
+		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "may not specified at the same time as requirements")}
+	case raw == "" && requirements == 0:
+		return field.ErrorList{field.Required(at.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", at))}
 	}
 	return nil
+}
+
+func accessErrors(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := attributeErrors(spec.ResourceAttributes, spec.NonResourceAttributes)
+	if spec.User == "" && len(spec.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), "", "at least one of user or group must be specified"))
+	}
+	return errs
 }
 
 func subjectOf(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
@@ -167,13 +240,14 @@ func subjectOf(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 
 func (c *call) decide(who user.Info, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	a := &authorizer.AttributesRecord{User: who}
+	var ignored []string
 	if r != nil {
 		a.Verb, a.Namespace, a.APIGroup, a.APIVersion = r.Verb, r.Namespace, r.Group, r.Version
 		a.Resource, a.Subresource, a.Name, a.ResourceRequest = r.Resource, r.Subresource, r.Name, true
 		if a.APIVersion == "" {
 			a.APIVersion = "*"
 		}
-		addReviewSelectors(a, r)
+		ignored = addReviewSelectors(a, r)
 	}
 	if n != nil {
 		a.Verb, a.Path = n.Verb, n.Path
@@ -185,18 +259,23 @@ func (c *call) decide(who user.Info, r *authorizationv1.ResourceAttributes, n *a
 		Reason:  reason,
 	}
 	if err != nil {
-		status.EvaluationError = err.Error()
+		ignored = append(ignored, err.Error())
 	}
+	status.EvaluationError = strings.Join(ignored, ", ")
 	return status
 }
 
 // addReviewSelectors takes over the selectors of a question. What cannot be
-// expressed is left out, which makes the question wider, never narrower.
-func addReviewSelectors(a *authorizer.AttributesRecord, r *authorizationv1.ResourceAttributes) {
+// expressed is left out, which makes the question wider, never narrower; what is
+// ignored altogether is told.
+func addReviewSelectors(a *authorizer.AttributesRecord, r *authorizationv1.ResourceAttributes) (ignored []string) {
 	if s := r.FieldSelector; s != nil {
 		if s.RawSelector != "" {
-			if parsed, err := fields.ParseSelector(s.RawSelector); err == nil {
+			parsed, err := fields.ParseSelector(s.RawSelector)
+			if err == nil {
 				a.FieldSelectorRequirements = parsed.Requirements()
+			} else {
+				ignored = append(ignored, "spec.resourceAttributes.fieldSelector ignored due to parse error")
 			}
 		}
 		for _, q := range s.Requirements {
@@ -219,8 +298,11 @@ func addReviewSelectors(a *authorizer.AttributesRecord, r *authorizationv1.Resou
 		}
 		if err == nil {
 			a.LabelSelectorRequirements, _ = selector.Requirements()
+		} else {
+			ignored = append(ignored, "spec.resourceAttributes.labelSelector ignored due to parse error")
 		}
 	}
+	return ignored
 }
 
 // reviewOwnRules lists all that the asker may do in a namespace.
@@ -232,8 +314,7 @@ func (c *call) reviewOwnRules() error {
 	if review.Spec.Namespace == "" {
 		return apierrors.NewBadRequest("no namespace on request")
 	}
-	review.Status = c.s.rulesFor(c.r.Context(), c.user, review.Spec.Namespace)
-	return c.answer(&review)
+	return c.answer(&authorizationv1.SelfSubjectRulesReview{Status: c.s.rulesFor(c.r.Context(), c.user, review.Spec.Namespace)})
 }
 
 func (s *Server) rulesFor(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {

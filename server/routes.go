@@ -208,7 +208,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	c := &call{requestInfo: info, s: s, w: w, r: r, user: userFrom(r.Context()), kind: k}
 	c.asJSON = c.encodingOf(typeJSON)
-	if !rightScope(k, info) {
+	if !rightScope(k, info) || info.isMisplaced(k) {
 		return s.noSuchResource(w, info.GVR)
 	}
 	if r.Method == http.MethodHead && info.Subresource != "proxy" && !k.Unstructured() {
@@ -276,10 +276,40 @@ func (c *call) negotiated() (mediaType, error) {
 	if c.sub != nil && c.sub.New != nil {
 		offered = c.s.encodings(&registry.Kind{New: c.sub.New})
 	}
-	if c.Verb == "watch" {
-		offered = slices.DeleteFunc(offered, func(name string) bool { return name == typeYAML }) // it has no stream form
+	out, err := negotiate(c.r, offered, c.hasForms())
+	streams := c.Verb == "watch" && c.s.CBOR && c.r.Header.Get("Accept") == typeCBOR+"-seq"
+	if err != nil && (c.kind.Unstructured() || streams) {
+		return out, errNotAcceptable(c.s.encodings(nil))
 	}
-	return negotiate(c.r, offered, c.hasForms())
+	if err == nil && c.Verb == "watch" && out.name == typeYAML { // which has no stream form
+		return out, errNotAcceptable(streamsOf(offered))
+	}
+	return out, err
+}
+
+// streamsOf are the media types of watches.
+func streamsOf(encodings []string) []string {
+	var all []string
+	for _, name := range encodings {
+		switch name {
+		case typeYAML:
+		case typeCBOR:
+			all = append(all, name+"-seq")
+		default:
+			all = append(all, name+";stream=watch")
+		}
+	}
+	return all
+}
+
+// isMisplaced reports whether a URL names an object outside of the namespace that it
+// must be in, or something below a view of it.
+func (i *requestInfo) isMisplaced(k *registry.Kind) bool {
+	if k.Unstructured() {
+		return false
+	}
+	below := i.Rest != "" && i.Subresource != "proxy"
+	return below || k.Namespaced && i.Namespace == "" && (i.named || !k.Can("list"))
 }
 
 // hasForms reports whether what the call is about has a Table form. Questions and
@@ -295,7 +325,7 @@ func (c *call) hasForms() bool {
 // that nobody serves.
 func (s *Server) noSuchResource(w http.ResponseWriter, gvr schema.GroupVersionResource) error {
 	for _, k := range s.Kinds.Kinds() {
-		if k.GroupVersion() == gvr.GroupVersion() && !k.Unstructured() {
+		if k.Group == gvr.Group && !k.Unstructured() {
 			return errNoSuchResource()
 		}
 	}
@@ -339,6 +369,9 @@ func (c *call) handler() func() error {
 	case "list":
 		return c.list
 	case "watch":
+		if c.r.Method != http.MethodGet {
+			return nil
+		}
 		return c.watch
 	case "create":
 		return c.create

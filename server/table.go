@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,9 +35,26 @@ func defaultColumns() []metav1.TableColumnDefinition {
 // (scale), which have the default ones.
 func (c *call) hasOwnRow() bool { return c.sub == nil || c.sub.Get == nil }
 
+// scaleColumns are those of a Scale of a built-in kind.
+func scaleColumns() []metav1.TableColumnDefinition {
+	object, wanted, found := metav1.ObjectMeta{}.SwaggerDoc(), autoscalingv1.ScaleSpec{}.SwaggerDoc(), autoscalingv1.ScaleStatus{}.SwaggerDoc()
+	return []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Description: object["name"]},
+		{Name: "Desired", Type: "integer", Description: wanted["replicas"]},
+		{Name: "Available", Type: "integer", Description: found["replicas"]},
+		{Name: "Age", Type: "string", Description: object["creationTimestamp"]},
+	}
+}
+
+// showsScale reports whether the rows are of Scales of a built-in kind.
+func (c *call) showsScale() bool { return !c.hasOwnRow() && !c.kind.Unstructured() }
+
 func (c *call) columns() []metav1.TableColumnDefinition {
 	if len(c.kind.Columns) > 0 && c.hasOwnRow() {
 		return c.kind.Columns
+	}
+	if c.showsScale() {
+		return scaleColumns()
 	}
 	return defaultColumns()
 }
@@ -55,6 +73,9 @@ func (c *call) cells(obj runtime.Object) []any {
 func (c *call) rawCells(obj runtime.Object) []any {
 	if c.kind.Row != nil && c.hasOwnRow() {
 		return c.kind.Row(obj)
+	}
+	if scale, ok := obj.(*autoscalingv1.Scale); ok && c.showsScale() {
+		return []any{scale.Name, int64(scale.Spec.Replicas), int64(scale.Status.Replicas), scale.CreationTimestamp}
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -131,8 +152,6 @@ func (c *call) table(page metav1.ListMeta, columns bool) *metav1.Table {
 	t.SetGroupVersionKind(c.formKind())
 	if columns {
 		t.ColumnDefinitions = c.columns()
-	} else {
-		t.ColumnDefinitions = []metav1.TableColumnDefinition{}
 	}
 	return t
 }

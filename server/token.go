@@ -83,5 +83,5 @@ func checkTokenTime(request *authenticationv1.TokenRequest, name string) error {
 	default:
 		return nil
 	}
-	return apierrors.NewInvalid(tokenRequestKind.GroupKind(), name, field.ErrorList{problem})
+	return apierrors.NewInvalid(tokenRequestKind.GroupKind(), "", field.ErrorList{problem})
 }

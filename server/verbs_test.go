@@ -185,7 +185,7 @@ func TestScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-	if code, body := c.do("GET", "/apis/apps/v1/namespaces/default/deployments/web/scale", "", as); code != 200 || !strings.Contains(body, `"Created At"`) || strings.Contains(body, `"Up-to-date"`) {
+	if code, body := c.do("GET", "/apis/apps/v1/namespaces/default/deployments/web/scale", "", as); code != 200 || !strings.Contains(body, `"Desired"`) || !strings.Contains(body, `"cells":["web",1,0,`) {
 		t.Errorf("scale as a table: %d %s", code, body)
 	}
 	scale, err := deployments.GetScale(ctx, "web", metav1.GetOptions{})

@@ -241,6 +241,9 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 				break
 			}
 		}
+		if errors.Is(err, errNoForm) {
+			return
+		}
 		if err != nil {
 			e.addError(batch, err)
 			send(batch)
@@ -326,6 +329,10 @@ func appendAll(b []byte, pieces [][]byte) []byte {
 	return b
 }
 
+// errNoForm ends a watch whose events have no such form: of one object no list can
+// be made.
+var errNoForm = errors.New("no such form")
+
 // object is the object of an event in the form and encoding asked for, from the
 // bytes that all watchers share where possible.
 func (e *eventStream) object(event storage.Event) ([][]byte, error) {
@@ -334,11 +341,12 @@ func (e *eventStream) object(event storage.Event) ([][]byte, error) {
 		return e.bookmark(event)
 	case e.out.as == "Table":
 		return e.tableEvent(event.Item.Object())
+	case e.out.as == "PartialObjectMetadataList":
+		return nil, errNoForm
 	}
 	kind, form := e.kind.GroupVersionKind, e.itemEncoded
 	if e.out.as != "" {
 		kind, form = e.formKind(), e.itemMetadata
-		kind.Kind = "PartialObjectMetadata" // a client may ask for the list's form
 	}
 	message, err := form(event.Item)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/api"
 	"orrery.dev/server/admission"
+	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
 
@@ -96,6 +97,8 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	beginMetadata(m)
+	version := m.GetResourceVersion()
+	m.SetResourceVersion("")
 	w.dedupOwners(m)
 	// Before Prepare: what the server adds is nobody's.
 	if !w.owned {
@@ -110,10 +113,10 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	if req.Name == "" {
 		req.Name = m.GetName()
 	}
-	if m.GetName() == "" && m.GetGenerateName() != "" {
-		m.SetName(generateName(m.GetGenerateName()))
-	}
 	return w.admitAndStore(ctx, req, func() (*storage.Item, error) {
+		if m.GetName() == "" && m.GetGenerateName() != "" {
+			m.SetName(generateName(m.GetGenerateName()))
+		}
 		if err := w.validateCreate(ctx, obj); err != nil {
 			return nil, err
 		}
@@ -124,7 +127,12 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		if err != nil {
 			return nil, err
 		}
-		return col.Create(ctx, packed, storage.WriteOptions{DryRun: w.dryRun})
+		item, err := col.Create(ctx, packed, storage.WriteOptions{DryRun: w.dryRun})
+		if err == nil && w.dryRun && version != "" { // which is shown as it was sent
+			shown, _ := meta.Accessor(item.Object())
+			shown.SetResourceVersion(version)
+		}
+		return item, err
 	})
 }
 
@@ -162,7 +170,6 @@ func beginMetadata(m metav1.Object) {
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
 	m.SetSelfLink("")
-	m.SetResourceVersion("")
 }
 
 // generateName appends five random characters, of an alphabet in which they
@@ -195,9 +202,10 @@ func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 // validation is the check of what is written: through a view, of what the view may
 // change.
 func (w *change) validation() func(obj, old runtime.Object) field.ErrorList {
+	view := w.view()
 	switch {
-	case w.sub != nil && w.sub.Prepare != nil:
-		return w.sub.Validate
+	case view != nil:
+		return view.Validate
 	case w.kind.Validate != nil:
 		return w.kind.Validate
 	}
@@ -372,9 +380,9 @@ func (w *change) keepMetadata(ctx context.Context, obj, old runtime.Object) {
 	m.SetGeneration(o.GetGeneration())
 	m.SetSelfLink("")
 	api.DropUnborn(obj, old)
-	switch k := w.kind.Hub(); {
-	case w.sub != nil && w.sub.Prepare != nil:
-		w.sub.Prepare(ctx, obj, old)
+	switch k, view := w.kind.Hub(), w.view(); {
+	case view != nil:
+		view.Prepare(ctx, obj, old)
 	case k.Prepare != nil: // the object itself, or a projection of it (scale)
 		k.Prepare(ctx, obj, old)
 	}
@@ -406,8 +414,20 @@ func (w *change) validateUpdate(obj, old runtime.Object) error {
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, api.InOrder(dedupErrors(errs)))
 	}
-	w.warnKind(obj, old)
+	if w.view() == nil {
+		w.warnKind(obj, old)
+	}
 	return nil
+}
+
+// view is the view of the object that is written through, as the row has it in whose
+// version writes are worked on; nil: the object itself, or a projection of it.
+func (c *call) view() *registry.Subresource {
+	if c.sub == nil || c.sub.Prepare == nil {
+		return nil
+	}
+	view := c.kind.Hub().Sub[c.Subresource]
+	return &view
 }
 
 // anyPathSegment accepts every name that fits into a URL: the name of an object

@@ -159,7 +159,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attrs authorizer.Attributes)
 			errs = append(errs, err)
 		}
 		if reason != "" {
-			reasons = append(reasons, reason)
+			reasons = append(reasons, l.name+": "+reason)
 		}
 	}
 	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), errors.Join(errs...)

@@ -199,8 +199,10 @@ func mastersRules(ctx context.Context, who user.Info, namespace string) ([]autho
 
 // nodeRules are incomplete: what a node may read depends on its pods.
 func nodeRules(_ context.Context, who user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	_, isNode := nodeName(who)
-	return nil, nil, isNode, nil
+	if _, isNode := nodeName(who); !isNode {
+		return nil, nil, false, nil
+	}
+	return nil, nil, true, errors.New("node authorizer does not support user rule resolution")
 }
 
 func webhookRules(context.Context, user.Info, string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {

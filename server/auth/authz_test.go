@@ -98,7 +98,7 @@ func TestRBAC(t *testing.T) {
 		{"path", ask(who("ann"), "get", "/metrics", "", ""), true, `RBAC: allowed by ClusterRoleBinding "webs" of ClusterRole "web" to User "ann"`},
 		{"path below", ask(who("ann"), "get", "/debug/pprof", "", ""), true, `RBAC: allowed by ClusterRoleBinding "webs" of ClusterRole "web" to User "ann"`},
 		{"other path", ask(who("ann"), "get", "/metrics/x", "", ""), false, ""},
-		{"role that is gone", ask(who("lost"), "get", "pods", "x", ""), false, `RBAC: clusterroles.rbac.authorization.k8s.io "gone" not found`},
+		{"role that is gone", ask(who("lost"), "get", "pods", "x", ""), false, `rbac: RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found`},
 		{"masters", ask(who("root", "system:masters"), "delete", "nodes", "", "n"), true, ""},
 	} {
 		decision, reason, err := a.Authorize(t.Context(), c.ask)

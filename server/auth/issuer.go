@@ -137,7 +137,7 @@ func (i *Issuer) Issue(ctx context.Context, account *corev1.ServiceAccount, requ
 		spec.ExpirationSeconds = &hour
 	}
 	if errs := validateTokenRequest(spec); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, account.Name, errs)
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, "", errs)
 	}
 	bound, err := i.bind(ctx, account, spec.BoundObjectRef)
 	if err != nil {

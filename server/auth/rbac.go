@@ -193,7 +193,7 @@ func (r *RBAC) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 		return authorizer.DecisionAllow, reason, nil
 	}
 	if len(errs) > 0 {
-		return authorizer.DecisionNoOpinion, "RBAC: " + joinErrors(errs), nil
+		return authorizer.DecisionNoOpinion, "RBAC: " + singular.Replace(joinErrors(errs)), nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 }
@@ -225,6 +225,10 @@ func (r *RBAC) visit(who user.Info, namespace string, f func(*binding, rbacv1.Su
 		}
 	}
 }
+
+// singular has errors about roles that are gone name the kind, as upstream's authoriser
+// does, where others name the resource.
+var singular = strings.NewReplacer("clusterroles.rbac.", "clusterrole.rbac.", "roles.rbac.", "role.rbac.")
 
 // rules returns those of a role; the caller holds the lock.
 func (r *RBAC) rules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {

@@ -227,8 +227,8 @@ func TestAuthorizationWebhook(t *testing.T) {
 		{"NoOpinion", get("ann"), "allow: she may"},
 		{"NoOpinion", get("eve"), "deny: never"},
 		{"NoOpinion", get("both"), "deny (error)"},
-		{"NoOpinion", get("bob"), "no opinion: who?\nEverything is forbidden."},
-		{"NoOpinion", get("ill"), "no opinion: Everything is forbidden. (error)"},
+		{"NoOpinion", get("bob"), "no opinion: hook: who?\nalwaysdeny: Everything is forbidden."},
+		{"NoOpinion", get("ill"), "no opinion: alwaysdeny: Everything is forbidden. (error)"},
 		{"Deny", get("ill"), "deny (error)"},
 		{"NoOpinion", masters, "allow"},
 	} {
@@ -258,9 +258,9 @@ func TestAuthorizationWebhook(t *testing.T) {
 	// Conditions decide whether it is asked at all.
 	for condition, want := range map[string]string{
 		"request.user == 'ann'":                    "allow: she may",
-		"request.user != 'ann'":                    "no opinion: Everything is forbidden.",
-		"request.resourceAttributes.name == 'x'":   "no opinion: Everything is forbidden.",
-		"request.nonResourceAttributes.path == ''": "no opinion: Everything is forbidden. (error)",
+		"request.user != 'ann'":                    "no opinion: alwaysdeny: Everything is forbidden.",
+		"request.resourceAttributes.name == 'x'":   "no opinion: alwaysdeny: Everything is forbidden.",
+		"request.nonResourceAttributes.path == ''": "no opinion: alwaysdeny: Everything is forbidden. (error)",
 	} {
 		a, err := NewAuthorizer(AuthorizerConfig{Configuration: hookConfig(file, "NoOpinion", condition)})
 		if err != nil {

@@ -20,6 +20,6 @@ func apiregistrationKinds() []*Kind {
 		Prefix:  "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
 		ValidName: path.ValidatePathSegmentName,
 		Prepare:   parts.prepare,
-		Sub:       Sub{"status": view(readWrite, parts.keepSpec, api.ValidateAPIServiceStatus)},
+		Sub:       Sub{"status": parts.pure(api.ValidateAPIServiceStatus)},
 	}.erase(schema.GroupVersion{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion})}
 }

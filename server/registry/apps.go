@@ -5,7 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/fields"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
@@ -42,7 +42,7 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 			}
 		},
 		Sub: Sub{
-			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }),
+			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }).resetting("spec", "metadata.labels"),
 			"scale": scale(scaleParts[appsv1.Deployment]{
 				replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
 				status:   func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
@@ -64,9 +64,6 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 		Columns: replicaColumns(), Row: replicaSetRow,
 		Default: api.DefaultReplicaSet,
 		Prepare: parts.prepare,
-		Fields: func(r *appsv1.ReplicaSet) fields.Set {
-			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
-		},
 		Sub: Sub{
 			"status": parts.sub(),
 			"scale": scale(scaleParts[appsv1.ReplicaSet]{
@@ -88,9 +85,10 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
 		Validate: api.ValidateStatefulSet, Warn: api.WarnStatefulSet,
 		Columns: statefulSetColumns(), Row: statefulSetRow,
-		Default: api.DefaultStatefulSet,
-		Decoded: api.NameClaimTemplates,
-		Prepare: parts.prepare,
+		Default:   api.DefaultStatefulSet,
+		ValidName: apivalidation.NameIsDNSLabel,
+		Decoded:   api.NameClaimTemplates,
+		Prepare:   parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(),
 			"scale": scale(scaleParts[appsv1.StatefulSet]{

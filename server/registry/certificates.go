@@ -18,7 +18,7 @@ func certificatesKinds() []*Kind {
 			Plural: "clustertrustbundles", Cluster: true, NeedsRevision: true,
 			Columns: trustBundleColumns(), Row: trustBundleRow,
 			Validate:  api.ValidateTrustBundle,
-			ValidName: anyName,
+			ValidName: anySegment,
 			Fields: func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
 			},
@@ -57,7 +57,7 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 		},
 		Fixed:     []string{"spec"},
 		Fields:    func(r *csr) fields.Set { return fields.Set{"spec.signerName": r.Spec.SignerName} },
-		ValidName: anyName,
+		ValidName: anySegment,
 		Sub: Sub{
 			// The signer writes the certificate, the approver the verdict.
 			"status": view(readWrite, func(r, old *csr) {
@@ -71,7 +71,7 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 				r.Status = old.Status
 				r.Status.Conditions = conditions
 				stampConditions(r, old)
-			}, api.ValidateSigningApproval),
+			}, api.ValidateSigningApproval).resetting("spec", "status.certificate"),
 		},
 	}.erase(gv)
 }
@@ -135,6 +135,6 @@ func podCertificateRequestKind(gv schema.GroupVersion) *Kind {
 				"spec.signerName": r.Spec.SignerName, "spec.podName": r.Spec.PodName, "spec.nodeName": string(r.Spec.NodeName),
 			}
 		},
-		Sub: Sub{"status": view(readWrite, parts.keepRest, api.ValidatePodCertificateStatus)},
+		Sub: Sub{"status": parts.pure(api.ValidatePodCertificateStatus)},
 	}.erase(gv)
 }

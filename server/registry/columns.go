@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,8 +42,11 @@ func plainRow(obj runtime.Object) []any {
 	if err != nil {
 		return []any{"", ""}
 	}
-	return []any{m.GetName(), m.GetCreationTimestamp()}
+	return []any{m.GetName(), createdAt(m)}
 }
+
+// createdAt is the cell of a date column: the time itself, which stays.
+func createdAt(m metav1.Object) string { return m.GetCreationTimestamp().UTC().Format(time.RFC3339) }
 
 // What kubectl writes where there is nothing.
 const (

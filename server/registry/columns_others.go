@@ -360,7 +360,10 @@ func crdColumns() []Column {
 func crdRow(c *apiextensionsv1.CustomResourceDefinition) []any {
 	var versions []string
 	for _, v := range c.Spec.Versions {
-		if v.Served {
+		switch {
+		case v.Storage:
+			versions = append(versions, v.Name+"(storage)")
+		case v.Served:
 			versions = append(versions, v.Name)
 		}
 	}
@@ -371,7 +374,7 @@ func crdRow(c *apiextensionsv1.CustomResourceDefinition) []any {
 		}
 	}
 	return []any{
-		c.Name, string(c.Spec.Scope), strings.Join(versions, ","), c.CreationTimestamp,
+		c.Name, string(c.Spec.Scope), strings.Join(versions, ","), createdAt(c),
 		c.Spec.Group, c.Spec.Names.Kind, strings.Join(c.Spec.Names.ShortNames, ","), established,
 	}
 }
@@ -528,7 +531,7 @@ func migrationColumns() []Column {
 }
 
 func migrationRow(m *migrationv1.StorageVersionMigration) []any {
-	state := ""
+	state := "Unknown"
 	for _, c := range m.Status.Conditions {
 		if c.Status == metav1.ConditionTrue {
 			state = c.Type

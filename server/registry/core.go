@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"orrery.dev/api"
 )
@@ -29,6 +30,11 @@ func coreKinds(events *Kind) []*Kind {
 			Plural: "limitranges", Short: []string{"limits"}, CreateOnUpdate: true,
 			Validate: api.ValidateLimitRange,
 			Default:  api.DefaultLimitRange,
+			Prepare: func(r, old *corev1.LimitRange) {
+				if old == nil && r.Name == "" && r.GenerateName == "" {
+					r.Name = string(uuid.NewUUID())
+				}
+			},
 		}.erase(gv),
 		resourceQuotaKind(gv), podTemplateKind(gv), replicationControllerKind(gv),
 		persistentVolumeKind(gv), persistentVolumeClaimKind(gv),
@@ -82,9 +88,9 @@ func namespaceKind(gv schema.GroupVersion) *Kind {
 		Sub: Sub{
 			"status": view(readWrite, func(ns, old *corev1.Namespace) { ns.Spec = old.Spec }, nil),
 			"finalize": view([]string{"update"}, func(ns, old *corev1.Namespace) {
-				spec := ns.Spec
+				spec, owners := ns.Spec, ns.ManagedFields
 				*ns = *old.DeepCopy()
-				ns.Spec = spec
+				ns.Spec, ns.ManagedFields = spec, owners
 			}, api.ValidateNamespaceFinalize),
 		},
 	}.erase(gv)
@@ -180,7 +186,6 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 				v.Status.Phase, v.Status.LastPhaseTransitionTime = corev1.VolumePending, &now
 			}
 		},
-		Fields: func(v *corev1.PersistentVolume) fields.Set { return fields.Set{"name": v.Name} },
 		Sub: Sub{"status": parts.sub(func(v, old *corev1.PersistentVolume) {
 			if v.Status.Phase != old.Status.Phase && sameTime(v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime) {
 				now := metav1.Now()
@@ -207,8 +212,7 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 				c.Status.Phase = corev1.ClaimPending
 			}
 		},
-		Fields: func(c *corev1.PersistentVolumeClaim) fields.Set { return fields.Set{"name": c.Name} },
-		Sub:    Sub{"status": parts.sub()},
+		Sub: Sub{"status": parts.sub()},
 	}.erase(gv)
 }
 
@@ -219,6 +223,7 @@ const eventTTL = time.Hour
 func coreEvents() *Kind {
 	return kind[corev1.Event, corev1.EventList]{
 		Plural: "events", Short: []string{"ev"}, TTL: eventTTL, CreateOnUpdate: true,
+		Ungarbaged: true, ValidName: anySegment,
 		Validate: api.ValidateEvent,
 		Columns:  eventColumns(), Row: eventRow,
 		Fields: eventFields,

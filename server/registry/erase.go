@@ -46,6 +46,8 @@ type kind[T, L any] struct {
 	CreateOnUpdate  bool
 	OrphanByDefault bool
 	GracePeriod     func(obj *T, asked *int64) int64
+	Ungarbaged      bool
+	DeleteWarning   string
 
 	Fields  func(*T) fields.Set
 	Columns []Column
@@ -70,7 +72,7 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
 		ValidName:             k.ValidName,
 		NoUnconditionalUpdate: k.NeedsRevision, CreateOnUpdate: k.CreateOnUpdate, OrphanByDefault: k.OrphanByDefault,
-		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed,
+		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed, Ungarbaged: k.Ungarbaged, DeleteWarning: k.DeleteWarning,
 	}
 	k.eraseFuncs(row)
 	return row
@@ -221,6 +223,17 @@ func (h halves[T, S, U]) sub(more ...func(obj, old *T)) Subresource {
 			step(obj, old)
 		}
 	}, nil)
+}
+
+// pure is the /status row of kinds whose metadata it leaves alone too.
+func (h halves[T, S, U]) pure(validate func(obj, old *T) field.ErrorList) Subresource {
+	return view(readWrite, h.keepRest, validate).resetting("spec", "metadata")
+}
+
+// resetting is the subresource with its Resets.
+func (s Subresource) resetting(paths ...string) Subresource {
+	s.Resets = paths
+	return s
 }
 
 func setGeneration[T any](obj *T, n int64) { any(obj).(metav1.Object).SetGeneration(n) }

@@ -26,7 +26,7 @@ func flowcontrolKinds() []*Kind {
 			Columns:  flowSchemaColumns(), Row: flowSchemaRow,
 			Default: api.DefaultFlowSchema,
 			Prepare: flows.prepare,
-			Sub:     Sub{"status": view(readWrite, flows.keepRest, api.ValidateFlowSchemaStatus)},
+			Sub:     Sub{"status": flows.pure(api.ValidateFlowSchemaStatus)},
 		}.erase(gv),
 		kind[level, flowcontrolv1.PriorityLevelConfigurationList]{
 			Plural: "prioritylevelconfigurations", Cluster: true,
@@ -34,7 +34,7 @@ func flowcontrolKinds() []*Kind {
 			Columns:  priorityLevelColumns(), Row: priorityLevelRow,
 			Default: api.DefaultPriorityLevel,
 			Prepare: levels.prepare,
-			Sub:     Sub{"status": view(readWrite, levels.keepRest, api.ValidatePriorityLevelStatus)},
+			Sub:     Sub{"status": levels.pure(api.ValidatePriorityLevelStatus)},
 		}.erase(gv),
 	}
 }

@@ -88,6 +88,11 @@ type Kind struct {
 	// them.
 	Selectable []string
 
+	// Ungarbaged kinds have no dependents: how they are deleted says nothing about such.
+	Ungarbaged bool
+	// DeleteWarning is what clients are told who delete without a word on dependents.
+	DeleteWarning string
+
 	// Columns and Row are the Table form, kubectl's own. Row returns one cell
 	// per column. A cell of an age column is the metav1.Time itself: the server
 	// writes it out as kubectl does ("5m"), the faces keep it ticking.
@@ -141,6 +146,9 @@ type Subresource struct {
 	Put      func(obj, sub runtime.Object) error // changes obj in place
 	Path     []string
 	New      func() runtime.Object
+	// Resets are the paths of fields that the view leaves alone, and whose owner who
+	// writes through it so does not become; nil: spec for a status.
+	Resets []string
 }
 
 // ReturnsDeleted reports whether a delete answers with the object, by long

@@ -2,6 +2,7 @@ package registry
 
 import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -20,5 +21,10 @@ func validIPName(name string, _ bool) []string {
 	return messages
 }
 
-// anyName leaves it to the kind's Validate, if to anything, what names may be.
-func anyName(string, bool) []string { return nil }
+// anySegment takes every name that fits into a URL, whatever it is generated from.
+func anySegment(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return path.IsValidPathSegmentName(name)
+}

@@ -79,6 +79,6 @@ func serviceCIDRKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateServiceCIDR,
 		Columns:  serviceCIDRColumns(), Row: serviceCIDRRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": parts.pure(nil)},
 	}.erase(gv)
 }

@@ -15,8 +15,8 @@ func policyKinds() []*Kind {
 	}
 	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
 		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
-		Validate: api.ValidatePodDisruptionBudget,
-		Columns:  budgetColumns(), Row: budgetRow,
+		Validate: api.ValidatePodDisruptionBudget, ValidName: anySegment,
+		Columns: budgetColumns(), Row: budgetRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub()},
 	}.erase(policyv1.SchemeGroupVersion)}

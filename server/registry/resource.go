@@ -48,7 +48,7 @@ func resourceKinds() []*Kind {
 				}
 				taints.prepare(r, old)
 			},
-			Sub: Sub{"status": view(readWrite, taints.keepRest, api.ValidateDeviceTaintRuleStatus)},
+			Sub: Sub{"status": taints.pure(api.ValidateDeviceTaintRuleStatus)},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]{
 			Plural:  "resourceclaims",
@@ -61,7 +61,7 @@ func resourceKinds() []*Kind {
 				dropDerived(&c.Spec)
 				claims.prepare(c, old)
 			},
-			Sub: Sub{"status": claims.sub(claims.keepRest)},
+			Sub: Sub{"status": claims.pure(nil)},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]{
 			Plural:  "resourceclaimtemplates",

@@ -21,7 +21,7 @@ func storageKinds() []*Kind {
 			Validate: api.ValidateCSINode,
 			Columns:  csiNodeColumns(), Row: csiNodeRow,
 			Prepare: csiNodes.prepare,
-			Sub:     Sub{"status": csiNodes.sub()},
+			Sub:     Sub{"status": csiNodes.pure(nil)},
 		}.erase(gv),
 		kind[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]{
 			Plural: "csistoragecapacities", NeedsRevision: true,
@@ -82,6 +82,6 @@ func volumeAttachmentKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateVolumeAttachment,
 		Columns:  volumeAttachmentColumns(), Row: volumeAttachmentRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": parts.pure(nil)},
 	}.erase(gv)
 }

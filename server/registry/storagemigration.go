@@ -17,6 +17,6 @@ func storagemigrationKinds() []*Kind {
 		Columns: migrationColumns(), Row: migrationRow,
 		Validate: api.ValidateStorageVersionMigration,
 		Prepare:  parts.prepare,
-		Sub:      Sub{"status": view(readWrite, parts.keepRest, api.ValidateMigrationStatus)},
+		Sub:      Sub{"status": parts.pure(api.ValidateMigrationStatus)},
 	}.erase(migrationv1.SchemeGroupVersion)}
 }

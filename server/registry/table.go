@@ -48,6 +48,18 @@ func (t *Table) FindKind(gvk schema.GroupVersionKind) *Kind {
 	return nil
 }
 
+// Stored is the row of the version in which a resource is stored, or nil.
+func (t *Table) Stored(gr schema.GroupResource) *Kind {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, k := range t.kinds {
+		if stored := k.Stored(); stored.GroupResource() == gr {
+			return stored
+		}
+	}
+	return nil
+}
+
 // Versions lists the served group versions in discovery order.
 func (t *Table) Versions() []schema.GroupVersion {
 	t.mu.RLock()

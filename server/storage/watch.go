@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Watcher is one watch of a collection: a position in its window. It holds
@@ -39,6 +40,10 @@ func (c *Collection) Watch(ctx context.Context, o WatchOptions) (*Watcher, error
 	w, err := c.startWatch(ctx, o)
 	if errors.Is(err, errUnsynced) {
 		return nil, apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+	}
+	var bad *field.Error
+	if errors.As(err, &bad) { // the version that was asked for
+		return nil, err
 	}
 	if err != nil {
 		return nil, backendError(c.resource.GroupResource, "watch", err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Answer is what a server said, ready to be compared.
@@ -35,6 +37,8 @@ func newAnswer(r *http.Response, body []byte) Answer {
 		a.Body = binaryEvents(r.Header.Get("Content-Type"), body)
 	case strings.Contains(r.Request.URL.RawQuery, "watch="), strings.Contains(r.Request.URL.Path, "/watch/"):
 		a.Body = watched(body)
+	case r.Header.Get("Content-Type") == "application/yaml" && yaml.Unmarshal(body, &decoded) == nil:
+		a.Body = mask("", decoded)
 	case strings.Contains(r.Header.Get("Content-Type"), "protobuf"), strings.Contains(r.Header.Get("Content-Type"), "cbor"):
 		a.Body = binary(r.Header.Get("Content-Type"), body)
 	default:
@@ -48,11 +52,17 @@ func watched(body []byte) any {
 	var events []any
 	for _, line := range strings.Split(strings.TrimSpace(string(body)), "\n") {
 		var e any
-		if json.Unmarshal([]byte(line), &e) == nil {
+		if json.Unmarshal([]byte(line), &e) == nil && !timed(e) {
 			events = append(events, mask("", e))
 		}
 	}
 	return events
+}
+
+// timed tells bookmarks that come when it is time for them.
+func timed(event any) bool {
+	text := show(event)
+	return strings.HasSuffix(text, `"type":"BOOKMARK"}`) && !strings.Contains(text, "k8s.io/initial-events-end")
 }
 
 // masked are fields whose values a server makes up.
@@ -87,6 +97,9 @@ func mask(key string, v any) any {
 		for i := range v {
 			v[i] = mask("", v[i])
 		}
+		if key == "causes" && strings.Contains(show(v), "FieldManagerConflict") || key == "resourceRules" || key == "nonResourceRules" { // which upstream keeps in no order
+			sort.Slice(v, func(i, j int) bool { return show(v[i]) < show(v[j]) })
+		}
 		return v
 	case nil:
 		return nil
@@ -108,8 +121,9 @@ var (
 	volumes = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 	ages    = regexp.MustCompile(`^(<invalid>|\d+s|\d+m(\d+s)?)$`)
 	records = regexp.MustCompile(`(ResourceVersion in record \(|current: |"?resourceVersion\\?":\s?\\?")\d+`)
-	suffix  = regexp.MustCompile(`(Bad_)[a-z0-9]{5}`)
+	suffix  = regexp.MustCompile(`(Bad_|gen-)[a-z0-9]{5}\b`)
 	goTypes = regexp.MustCompile(`Go value of type \S+`)
+	service = regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)
 	ports   = regexp.MustCompile(`(127\.0\.0\.1|192\.0\.2\.1):\d+`)
 )
 
@@ -120,6 +134,7 @@ func maskText(s string) string {
 	s = records.ReplaceAllString(s, "$1*")
 	s = suffix.ReplaceAllString(s, "$1*")
 	s = goTypes.ReplaceAllString(s, "Go value")
+	s = service.ReplaceAllString(s, "<service>")
 	s = ports.ReplaceAllString(s, "<server>")
 	return ages.ReplaceAllString(s, "<age>")
 }

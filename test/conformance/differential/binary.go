@@ -56,7 +56,9 @@ func binaryEvents(contentType string, body []byte) any {
 		if err != nil {
 			return append(events, err.Error())
 		}
-		events = append(events, binaryEvent(contentType, frame[:size]))
+		if event := binaryEvent(contentType, frame[:size]); !timed(event) {
+			events = append(events, event)
+		}
 	}
 }
 

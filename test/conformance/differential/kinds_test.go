@@ -2,6 +2,7 @@ package differential
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,13 @@ const (
 	apply       = "application/apply-patch+yaml"
 )
 
+// settles are what the server itself adds to a new object of a kind, which takes it a
+// moment.
+var settles = map[string]map[string]string{
+	"CustomResourceDefinition": {`status.conditions[?(@.type=="Established")].status`: "True"},
+	"APIService":               {`status.conditions[?(@.type=="Available")].status`: "False"},
+}
+
 // kindCases are what every kind is asked.
 func (o object) kindCases() []Case {
 	full := text(o.Object)
@@ -97,9 +105,13 @@ func (o object) kindCases() []Case {
 	send := func(method, path, contentType, body string) Step {
 		return Step{Method: method, Path: path, Header: map[string]string{"Content-Type": contentType}, Body: body}
 	}
+	settled := Step{Method: "GET", Path: item, Quiet: true, Until: settles[o.GetKind()]}
 	clean := Step{Method: "DELETE", Path: item + "?gracePeriodSeconds=0", Quiet: true}
 	bare := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: \"%s\"}\n", o.GetAPIVersion(), o.GetKind(), o.name)
 	one := func(name string, steps ...Step) Case {
+		if settled.Until != nil && len(steps) > 0 && steps[0].Quiet {
+			steps = slices.Insert(steps, 1, settled)
+		}
 		return Case{Name: "kinds/" + o.label + "/" + name, Steps: steps}
 	}
 	post := func(query, body string) Step {

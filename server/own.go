@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+)
+
+// The names under which the server owns what it writes of itself; what it needs for
+// priority and fairness has one of its own.
+const (
+	ownManager  = "kube-apiserver"
+	flowManager = "api-priority-and-fairness-config-producer-v1"
+)
+
+// OwnStore is the storage for objects that the server itself keeps: it notes in them
+// whose they are.
+type OwnStore struct {
+	*storage.Store
+	fields *fieldManagers
+}
+
+// NewOwnStore makes one.
+func NewOwnStore(store *storage.Store, kinds *registry.Table, types *FieldTypes) *OwnStore {
+	return &OwnStore{store, newFieldManagers(kinds, types)}
+}
+
+// Create stores a new object.
+func (o *OwnStore) Create(ctx context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
+	return o.Store.Create(ctx, resource, o.fields.ownByServer(resource, nil, obj))
+}
+
+// Update changes an object; change is as in Collection's Update.
+func (o *OwnStore) Update(ctx context.Context, resource schema.GroupResource, namespace, name string, change func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	return o.Store.Update(ctx, resource, namespace, name, func(current runtime.Object) (runtime.Object, error) {
+		before := current.DeepCopyObject()
+		changed, err := change(current)
+		if err != nil {
+			return nil, err
+		}
+		return o.fields.ownByServer(resource, before, changed), nil
+	})
+}
+
+// ownByServer notes that the server itself has written obj; live is nil if it is new.
+func (f *fieldManagers) ownByServer(resource schema.GroupResource, live, obj runtime.Object) runtime.Object {
+	k := f.kinds.Stored(resource)
+	if k == nil {
+		return obj
+	}
+	if live == nil {
+		live = k.New()
+	}
+	for _, o := range []runtime.Object{live, obj} {
+		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	}
+	manager := ownManager
+	if resource.Group == flowcontrolv1.GroupName {
+		manager = flowManager
+	}
+	return f.own(k, "", live, obj, manager)
+}
