@@ -99,17 +99,7 @@ func ValidateLease(l, _ *coordinationv1.Lease) field.ErrorList {
 	if s := spec.LeaseDurationSeconds; s != nil {
 		errs = append(errs, positiveNumber(int64(*s), at.Child("leaseDurationSeconds"))...)
 	}
-	errs = append(errs, nonNegativePtr(spec.LeaseTransitions, at.Child("leaseTransitions"))...)
-	if s := spec.Strategy; s != nil {
-		here := at.Child("strategy", "strategy") // upstream's path, by mistake
-		if strings.Contains(string(*s), "/") {
-			errs = append(errs, invalid(here, *s, validation.IsQualifiedName(string(*s)))...)
-		} else {
-			errs = append(errs, among(*s, here, coordinationv1.OldestEmulationVersion)...)
-		}
-	}
-	preferred := spec.PreferredHolder != nil && *spec.PreferredHolder != ""
-	return append(errs, forbid(preferred && (spec.Strategy == nil || *spec.Strategy == ""), at.Child("preferredHolder"), "may only be specified if `strategy` is defined")...)
+	return append(errs, nonNegativePtr(spec.LeaseTransitions, at.Child("leaseTransitions"))...)
 }
 
 // ValidateStorageVersionMigration names the faults of a StorageVersionMigration.

@@ -247,10 +247,30 @@ func ValidateVolumeAttachment(a, old *storagev1.VolumeAttachment) field.ErrorLis
 		errs = append(errs, field.Forbidden(source, either))
 	case name != nil:
 		errs = append(errs, need(*name == "", source.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")...)
+	default:
+		errs = append(errs, validInlineVolume(inline, source.Child("inlineVolumeSpec"))...)
 	}
 	errs = append(errs, validNodeName(spec.NodeName, at.Child("nodeName"))...)
 	errs = append(errs, validAttachmentStatus(&a.Status)...)
 	return append(errs, validPtr(name, field.NewPath("spec.source.persistentVolumeName"), subdomain)...)
+}
+
+// validInlineVolume checks a volume that is nothing but what a CSI driver attaches.
+func validInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+	const context = " in the context of inline volumes"
+	const none = "may not be specified" + context
+	errs := forbid(spec.ClaimRef != nil, at.Child("claimRef"), none)
+	errs = append(errs, forbid(len(spec.Capacity) > 0, at.Child("capacity"), none)...)
+	errs = append(errs, need(spec.CSI == nil, at.Child("csi"), "has to be specified"+context)...)
+	errs = append(errs, need(len(spec.AccessModes) == 0, at.Child("accessModes"), "")...)
+	errs = append(errs, validAccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	policy := spec.PersistentVolumeReclaimPolicy
+	errs = append(errs, forbid(policy != "" && policy != corev1.PersistentVolumeReclaimRetain, at.Child("persistentVolumeReclaimPolicy"), "may only be Retain"+context)...)
+	errs = append(errs, forbid(spec.NodeAffinity != nil, at.Child("nodeAffinity"), none)...)
+	errs = append(errs, validSource(&spec.PersistentVolumeSource, pvTypes, volumeIn{}, at)...)
+	errs = append(errs, forbid(spec.StorageClassName != "", at.Child("storageClassName"), none)...)
+	mode := spec.VolumeMode
+	return append(errs, forbid(mode != nil && *mode != corev1.PersistentVolumeFilesystem, at.Child("volumeMode"), "may not specify volumeMode other than Filesystem"+context)...)
 }
 
 func validAttachmentStatus(s *storagev1.VolumeAttachmentStatus) field.ErrorList {

@@ -78,6 +78,9 @@ var oldNodeLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
+// OldNodeLabel is the warning for who picks nodes by a label; "": none.
+func OldNodeLabel(key string) string { return oldNodeLabels[key] }
+
 // nodeTerm looks for old labels in a term of a node selector.
 func (w *warnings) nodeTerm(term *corev1.NodeSelectorTerm, preferred bool, at *field.Path) {
 	for i, e := range term.MatchExpressions {

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -95,6 +96,9 @@ type schemaPlace struct {
 	inMeta bool
 	// noDefault is why there may be no default.
 	noDefault string
+	// ruled: there are rules here or around it; typeless: and a type around it that
+	// rules don't know.
+	ruled, typeless bool
 }
 
 // child is a place in it.
@@ -126,6 +130,8 @@ func (c *schemaCheck) walk(s *schemaProps, at schemaPlace) (errs, ruleErrs field
 // parts goes through the schemas inside.
 func (c *schemaCheck) parts(s *schemaProps, at schemaPlace, inside func(*schemaProps, schemaPlace)) {
 	inner := at
+	inner.ruled = at.ruled || len(s.XValidations) > 0
+	inner.typeless = at.typeless || inner.ruled && s.Type != "" && !slices.Contains(schemaTypes, s.Type)
 	inner.times = limited(at.times, s)
 	if more := s.AdditionalProperties; more != nil {
 		p := inner.child(at.path.Child("additionalProperties"), nil)
@@ -405,6 +411,9 @@ func validFieldPath(s *schemaProps, p string, at *field.Path) field.ErrorList {
 // rules compiles the rules of a schema, and notes what they cost.
 func (c *schemaCheck) rules(s *schemaProps, at schemaPlace) field.ErrorList {
 	path := at.path.Child("x-kubernetes-validations")
+	if at.typeless {
+		return field.ErrorList{field.InternalError(path, errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations"))}
+	}
 	if c.env == nil {
 		c.env = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	}

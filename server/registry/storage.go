@@ -1,9 +1,15 @@
 package registry
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/api"
 )
@@ -26,10 +32,14 @@ func storageKinds() []*Kind {
 		kind[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]{
 			Plural: "csistoragecapacities", NeedsRevision: true,
 			Validate: api.ValidateStorageCapacity,
+			Warn: func(c, _ *storagev1.CSIStorageCapacity) []string {
+				return warnSelector(c.NodeTopology, field.NewPath("nodeTopology"))
+			},
 		}.erase(gv),
 		kind[storagev1.StorageClass, storagev1.StorageClassList]{
 			Plural: "storageclasses", Short: []string{"sc"}, Cluster: true,
 			Validate: api.ValidateStorageClass,
+			Warn:     warnStorageClass,
 			Columns:  storageClassColumns(), Row: storageClassRow,
 			Default: api.DefaultStorageClass,
 		}.erase(gv),
@@ -40,6 +50,38 @@ func storageKinds() []*Kind {
 			Columns:  attributesClassColumns(), Row: attributesClassRow,
 		}.erase(gv),
 	}
+}
+
+// warnStorageClass and warnSelector point at labels of nodes that have other names
+// now.
+func warnStorageClass(c, _ *storagev1.StorageClass) []string {
+	var warnings []string
+	for i, term := range c.AllowedTopologies {
+		for j, e := range term.MatchLabelExpressions {
+			if text := api.OldNodeLabel(e.Key); text != "" {
+				warnings = append(warnings, fmt.Sprintf("%s: %s", field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"), text))
+			}
+		}
+	}
+	return warnings
+}
+
+func warnSelector(s *metav1.LabelSelector, at *field.Path) []string {
+	if s == nil {
+		return nil
+	}
+	var warnings []string
+	for i, e := range s.MatchExpressions {
+		if text := api.OldNodeLabel(e.Key); text != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s is %s", at.Child("matchExpressions").Index(i).Child("key"), e.Key, text))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if text := api.OldNodeLabel(key); text != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s", at.Child("matchLabels").Child(key), text))
+		}
+	}
+	return warnings
 }
 
 func csiDriverKind(gv schema.GroupVersion) *Kind {
