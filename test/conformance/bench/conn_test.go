@@ -96,15 +96,15 @@ func (c *conn) must(r request) (reply, error) {
 	return got, err
 }
 
-// insist is must for what a slow etcd may refuse: it is tried again, and is done if
-// it turns out to have been.
+// insist is must for what may fail where etcd is slow (5xx, or the server gives the
+// request up): it is tried again, and is done if it turns out to have been.
 func (c *conn) insist(r request) error {
 	for attempt := 1; ; attempt++ {
 		got, err := c.must(r)
 		switch {
 		case err == nil, attempt > 1 && got.code == http.StatusConflict:
 			return nil
-		case got.code < http.StatusInternalServerError || attempt == 10:
+		case got.code > 0 && got.code < http.StatusInternalServerError || attempt == 10:
 			return err
 		}
 	}
