@@ -111,6 +111,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 	again = remoteAgain
 	want := a.local()
 	var failed []error
+	var updates []func() error // not before the remotes can be reached that they tell of
 	remotes := map[schema.GroupVersion]*remote{}
 	for _, item := range page.Items {
 		have := item.Object().(*api.APIService)
@@ -128,9 +129,12 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 			}
 			remotes[schema.GroupVersion{Group: have.Spec.Group, Version: have.Spec.Version}] = r
 		}
-		failed = append(failed, a.update(ctx, have, mine, condition))
+		updates = append(updates, func() error { return a.update(ctx, have, mine, condition) })
 	}
 	a.s.remotes.set(remotes)
+	for _, update := range updates {
+		failed = append(failed, update())
+	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		obj := want[name]
 		setAvailable(obj, localCondition())

@@ -35,14 +35,17 @@ type FieldTypes struct {
 	custom map[*registry.Kind]managedfields.TypeConverter
 }
 
+// builtInTypes is made once for all servers of a process.
+var builtInTypes = sync.OnceValue(func() managedfields.TypeConverter {
+	return &trusting{TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)}
+})
+
 // NewFieldTypes makes one for the kinds of a table.
 func NewFieldTypes(kinds *registry.Table) *FieldTypes {
 	return &FieldTypes{
-		kinds: kinds,
-		builtIn: sync.OnceValue(func() managedfields.TypeConverter {
-			return &trusting{TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)}
-		}),
-		custom: map[*registry.Kind]managedfields.TypeConverter{},
+		kinds:   kinds,
+		builtIn: builtInTypes,
+		custom:  map[*registry.Kind]managedfields.TypeConverter{},
 	}
 }
 
