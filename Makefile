@@ -10,10 +10,10 @@ LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37 \
 	-X github.com/containerd/containerd/v2/version.Version=2.4.2
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*')
+GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*' -not -path './test/clients/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race soak fuzz page lint e2e browser up down dev bench clean \
+.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
@@ -58,6 +58,9 @@ fuzz: ## Fuzz decoders, patches, continue tokens and whole requests (FUZZTIME=15
 	go test -run '^$$' -fuzz FuzzRequest -fuzztime $(or $(FUZZTIME),15m) ./server
 	go test -run '^$$' -fuzz FuzzPatch -fuzztime $(or $(FUZZTIME),15m) ./server/patch
 	go test -run '^$$' -fuzz FuzzContinue -fuzztime $(or $(FUZZTIME),15m) ./server/storage
+
+clients: build ## Run helm and an operator, unmodified, against a simulated cluster
+	go test -C test/clients -count=1 -timeout 15m . -args -orrery=$(CURDIR)/bin/orrery
 
 page: web/dist/index.html ## Check the dashboard's types and run its units
 	cd web/app && npm run check && npm test
