@@ -94,9 +94,9 @@ func startCluster(t *testing.T) *cluster {
 			return known, ok, err
 		}),
 		Tokens:    issuer,
-		Documents: documents{openapi.New(kinds, openapi.Options{Version: "v1.37.2"})},
+		Documents: openapi.New(kinds, openapi.Options{Version: "v1.37.2"}),
 		Version:   version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
-		Bootstrap: []server.Step{{Name: "rbac/bootstrap-roles", Run: func(ctx context.Context) error { return auth.Bootstrap(ctx, store) }}},
+		Bootstrap: server.StepsOf(auth.BootstrapSteps(store)),
 	})
 	check(t, err)
 	web := httptest.NewServer(s.Handler())
@@ -150,19 +150,6 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// documents serves discovery and OpenAPI.
-type documents struct{ *openapi.Documents }
-
-func (d documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	doc, ok := d.Get(r.URL.Path, r.Header.Get("Accept"))
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", doc.ContentType)
-	_, _ = w.Write(doc.Body) // the client sees if it comes short
 }
 
 func (c *cluster) addNode() {
