@@ -129,6 +129,11 @@ func TestPodsAndQuotaOverRealStorage(t *testing.T) {
 	if _, err := c.client.CoreV1().ResourceQuotas("default").UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// Admission reads quotas as the cache has them.
+	c.await("the quota in the cache", func() bool {
+		cached, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "q", metav1.GetOptions{ResourceVersion: "0"})
+		return err == nil && len(cached.Status.Hard) > 0
+	})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: corev1.PodSpec{PriorityClassName: "system-node-critical", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	var got *corev1.Pod
 	c.await("a pod", func() bool {

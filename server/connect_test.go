@@ -57,6 +57,10 @@ func (echoRuntime) PortForward(_ context.Context, _, _ string, port int32, strea
 	return err
 }
 
+// streamsWithin is how long the agent's library waits for streams that a client
+// who left never opens.
+const streamsWithin = 5 * time.Second
+
 // fakeAgent is a node agent over the streaming library that runtimes use.
 func fakeAgent(t *testing.T) (host string, port int32) {
 	t.Helper()
@@ -71,14 +75,14 @@ func fakeAgent(t *testing.T) (host string, port int32) {
 				return
 			}
 			container := strings.TrimPrefix(r.URL.Path, "/exec/default/one/")
-			criexec.ServeExec(w, r, echoRuntime{}, "one", "", container, r.URL.Query()["command"], o, time.Minute, time.Minute, criexec.SupportedStreamingProtocols)
+			criexec.ServeExec(w, r, echoRuntime{}, "one", "", container, r.URL.Query()["command"], o, time.Minute, streamsWithin, criexec.SupportedStreamingProtocols)
 		case r.URL.Path == "/portForward/default/one":
 			o, err := criforward.NewV4Options(r)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			criforward.ServePortForward(w, r, echoRuntime{}, "one", "", o, time.Minute, time.Minute, criforward.SupportedProtocols)
+			criforward.ServePortForward(w, r, echoRuntime{}, "one", "", o, time.Minute, streamsWithin, criforward.SupportedProtocols)
 		default:
 			fmt.Fprintf(w, "agent %s", r.URL.Path)
 		}
