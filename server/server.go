@@ -85,6 +85,9 @@ type Config struct {
 	PlainLimits         bool
 	// RequestTimeout bounds requests that are not long-running; 0: 60 s.
 	RequestTimeout time.Duration
+	// LeastWatch is how long a watch lasts at least, when its client does not say
+	// how long; 0: 30 min.
+	LeastWatch time.Duration
 	// Health are further checks of /livez and /readyz, by name; Hooks tell how
 	// far the parts are that start beside the server. Synced tells whether what
 	// authorisation reads has been read; nil: it reads nothing.
@@ -184,6 +187,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.RequestTimeout == 0 {
 		cfg.RequestTimeout = 60 * time.Second
+	}
+	if cfg.LeastWatch == 0 {
+		cfg.LeastWatch = 30 * time.Minute
 	}
 	if cfg.AdvertisePort == 0 {
 		cfg.AdvertisePort = 6443

@@ -25,11 +25,6 @@ import (
 	"orrery.dev/server/storage"
 )
 
-// leastWatch is how long a watch lasts at least, unless the client says
-// otherwise; the actual time is spread up to twice that, so that clients don't
-// come back all at once.
-const leastWatch = 30 * time.Minute
-
 // watch serves GET with ?watch on a collection: events as they come, in chunks
 // over HTTP or as messages of a websocket.
 func (c *call) watch() error {
@@ -45,7 +40,7 @@ func (c *call) watch() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), watchTime(options))
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.s.watchTime(options))
 	defer cancel()
 	defer c.s.onDrain(cancel)()
 	stream := &eventStream{call: c, bookmarks: options.AllowWatchBookmarks, filter: c.splitFields(&selection)}
@@ -87,11 +82,13 @@ func isLate(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTimeout(err)
 }
 
-func watchTime(o *metav1.ListOptions) time.Duration {
+// watchTime is how long a watch lasts, unless the client says so spread up to twice
+// the least, so that clients don't come back all at once.
+func (s *Server) watchTime(o *metav1.ListOptions) time.Duration {
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
 		return time.Duration(*o.TimeoutSeconds) * time.Second
 	}
-	return leastWatch + rand.N(leastWatch)
+	return s.LeastWatch + rand.N(s.LeastWatch)
 }
 
 // onDrain has cancel called when the server drains; the returned function takes
