@@ -262,12 +262,25 @@ func (i *Intent) Object() (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	read := direct.Unmarshal
 	if !i.isCBOR {
-		read = func(body []byte, into any) error { return yaml.Unmarshal(body, into) }
+		read = readYAML
 	}
 	if err := read(i.body, &obj.Object); err != nil {
 		return nil, undecodable(err)
 	}
 	return obj, nil
+}
+
+// readYAML reads with upstream's errors, and then again for what that loses: whole
+// numbers stay whole, which rules of custom resources insist on.
+func readYAML(body []byte, into any) error {
+	if err := yaml.Unmarshal(body, into); err != nil {
+		return err
+	}
+	asJSON, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return err
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(asJSON, into)
 }
 
 // Duplicates is an error if a key is there twice, which CBOR has not at all.

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -166,4 +167,19 @@ func readIntent(body string) string {
 		got += " twice"
 	}
 	return got
+}
+
+// Rules of custom resources tell 1 from 1.0.
+func TestIntentKeepsWholeNumbers(t *testing.T) {
+	intent, err := NewIntent(types.ApplyYAMLPatchType, []byte("spec: {whole: 10, broken: 1.5}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj, err := intent.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]any{"whole": int64(10), "broken": 1.5}; !reflect.DeepEqual(obj.Object["spec"], want) {
+		t.Errorf("got %#v", obj.Object["spec"])
+	}
 }
