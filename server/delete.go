@@ -115,6 +115,7 @@ func decodeDeleteOptions(body []byte, contentType string, into *metav1.DeleteOpt
 func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, name string, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	k := c.kind.Hub()
 	dryRun := len(options.DryRun) > 0
+	c.warnOfDeletion(options) // even if there is nothing to delete
 	for {
 		var verdict deletion
 		req := &admission.Request{
@@ -131,7 +132,6 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 			}
 			old.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 			req.Old = old
-			c.warnOfDeletion(options)
 			if err := c.admitDelete(ctx, req); err != nil {
 				return nil, err
 			}

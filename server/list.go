@@ -109,8 +109,11 @@ func (c *call) checkFields(selector fields.Selector) error {
 		if _, ok := known[r.Field]; ok || r.Field == "metadata.namespace" {
 			continue
 		}
-		if c.kind.Fields == nil {
+		switch {
+		case c.kind.Fields == nil:
 			return apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only %q, %q", r.Field, "metadata.name", "metadata.namespace"))
+		case c.kind.UnknownField != "":
+			return apierrors.NewBadRequest(fmt.Sprintf(c.kind.UnknownField, r.Field))
 		}
 		return apierrors.NewBadRequest("field label not supported: " + r.Field)
 	}

@@ -24,6 +24,7 @@ func jobKind(gv schema.GroupVersion) *Kind {
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
 		DeleteWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+		UnknownField:  "field label %q not supported for Job",
 		Validate:      validateJob, Warn: api.WarnJob,
 		Columns: jobColumns(), Row: jobRow,
 		Default: api.DefaultJob,

@@ -33,10 +33,14 @@ func nodeColumns() []Column {
 
 func nodeRow(n *corev1.Node) []any {
 	info := n.Status.NodeInfo
+	kernel := orElse(info.KernelVersion, "<unknown>")
+	if info.Architecture != "" {
+		kernel += " (" + info.Architecture + ")"
+	}
 	return []any{
 		n.Name, api.NodeWord(n), nodeRoles(n), n.CreationTimestamp, info.KubeletVersion,
 		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
-		orElse(info.OSImage, "<unknown>"), orElse(info.KernelVersion, "<unknown>"), orElse(info.ContainerRuntimeVersion, "<unknown>"),
+		orElse(info.OSImage, "<unknown>"), kernel, orElse(info.ContainerRuntimeVersion, "<unknown>"),
 	}
 }
 

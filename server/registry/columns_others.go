@@ -465,7 +465,7 @@ func resourceSliceColumns() []Column {
 }
 
 func resourceSliceRow(s *resourcev1.ResourceSlice) []any {
-	node := unset
+	node := ""
 	if s.Spec.NodeName != nil {
 		node = *s.Spec.NodeName
 	}

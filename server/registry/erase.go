@@ -49,10 +49,11 @@ type kind[T, L any] struct {
 	Ungarbaged      bool
 	DeleteWarning   string
 
-	Fields  func(*T) fields.Set
-	Columns []Column
-	Row     func(*T) []any
-	Sub     map[string]Subresource
+	Fields       func(*T) fields.Set
+	UnknownField string
+	Columns      []Column
+	Row          func(*T) []any
+	Sub          map[string]Subresource
 
 	Deprecated string // what clients are warned of
 }
@@ -72,7 +73,7 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
 		ValidName:             k.ValidName,
 		NoUnconditionalUpdate: k.NeedsRevision, CreateOnUpdate: k.CreateOnUpdate, OrphanByDefault: k.OrphanByDefault,
-		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed, Ungarbaged: k.Ungarbaged, DeleteWarning: k.DeleteWarning,
+		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed, Ungarbaged: k.Ungarbaged, DeleteWarning: k.DeleteWarning, UnknownField: k.UnknownField,
 	}
 	k.eraseFuncs(row)
 	return row

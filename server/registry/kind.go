@@ -84,6 +84,9 @@ type Kind struct {
 	// Fields are the selectable fields beyond metadata.name and
 	// metadata.namespace. The set's keys are the same for every object.
 	Fields func(obj runtime.Object) fields.Set
+	// UnknownField is how a selection by another field is refused, if not in the
+	// usual words; it has a verb for the field.
+	UnknownField string
 	// Selectable are the paths of Fields of a custom resource, as its author has
 	// them.
 	Selectable []string

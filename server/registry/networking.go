@@ -2,7 +2,6 @@ package registry
 
 import (
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
@@ -17,14 +16,6 @@ func networkingKinds() []*Kind {
 			Validate: api.ValidateIPAddress,
 			Columns:  ipAddressColumns(), Row: ipAddressRow,
 			ValidName: validIPName,
-			Fields: func(ip *networkingv1.IPAddress) fields.Set {
-				var set = fields.Set{"metadata.name": ip.Name, "parentRef.group": "", "parentRef.resource": "", "parentRef.namespace": "", "parentRef.name": ""}
-				if ref := ip.Spec.ParentRef; ref != nil {
-					set["parentRef.group"], set["parentRef.resource"] = ref.Group, ref.Resource
-					set["parentRef.namespace"], set["parentRef.name"] = ref.Namespace, ref.Name
-				}
-				return set
-			},
 		}.erase(gv),
 		serviceCIDRKind(gv),
 	}

@@ -82,6 +82,7 @@ func resourceKinds() []*Kind {
 				dropUnfinished(&s.Spec)
 				count(s, old)
 			},
+			UnknownField: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
 			Fields: func(s *resourcev1.ResourceSlice) fields.Set {
 				set := fields.Set{resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver, resourcev1.ResourceSliceSelectorNodeName: ""}
 				if s.Spec.NodeName != nil {
