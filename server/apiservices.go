@@ -160,9 +160,7 @@ func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, co
 	_, err := a.col.Update(ctx, "", have.Name, storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {
 		before, obj := current.DeepCopyObject(), current.(*api.APIService)
 		if obj.UID == have.UID && equality.Semantic.DeepEqual(obj.Spec, have.Spec) {
-			before := obj.DeepCopy()
 			mend(obj)
-			a.s.ownStatus(schema.GroupVersionResource{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion, Resource: "apiservices"}, before, obj)
 		}
 		return a.s.fields.own(a.s.Kinds.Stored(a.col.Resource().GroupResource), "status", before, obj, ownManager), nil
 	})

@@ -194,9 +194,7 @@ func (d *definitions) overlaps(crd *definition) bool {
 // writeStatus stores the status of crd, if nobody has changed the object since.
 func (d *definitions) writeStatus(ctx context.Context, crd *definition) error {
 	return d.write(ctx, crd, func(current *definition) {
-		before := current.DeepCopy()
 		current.Status = crd.Status
-		d.s.ownStatus(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), before, current)
 	})
 }
 

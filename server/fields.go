@@ -211,19 +211,6 @@ func (f *fieldManagers) own(k *registry.Kind, subresource string, live, obj runt
 	return m.UpdateNoErrors(live, obj, manager)
 }
 
-// ownStatus records that a status is the server's own doing.
-func (s *Server) ownStatus(gvr schema.GroupVersionResource, before, obj runtime.Object) {
-	k := s.Kinds.Find(gvr)
-	if k == nil {
-		return
-	}
-	for _, o := range []runtime.Object{before, obj} {
-		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	}
-	owned := s.fields.own(k, "status", before, obj, "kube-apiserver")
-	obj.(metav1.Object).SetManagedFields(owned.(metav1.Object).GetManagedFields())
-}
-
 // apply merges a server-side apply into live.
 func (f *fieldManagers) apply(k *registry.Kind, subresource string, live, applied runtime.Object, manager string, force bool) (runtime.Object, error) {
 	m, err := f.of(k, subresource)

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -176,16 +177,20 @@ func stored[T runtime.Object](ctx context.Context, s *Server, resource schema.Gr
 	return all, nil
 }
 
+// setCondition applies a condition to a flow schema.
 func (s *Server) setCondition(ctx context.Context, name string, condition flowcontrolv1.FlowSchemaCondition) error {
-	_, err := s.Store.Update(ctx, flowResource("flowschemas"), "", name, func(current runtime.Object) (runtime.Object, error) {
-		flow := current.(*flowcontrolv1.FlowSchema)
-		i := slices.IndexFunc(flow.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == condition.Type })
-		if i < 0 {
-			flow.Status.Conditions = append(flow.Status.Conditions, condition)
-			return flow, nil
-		}
-		flow.Status.Conditions[i] = condition
-		return flow, nil
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
+	if err != nil {
+		return err
+	}
+	resource := flowResource("flowschemas")
+	kind := s.Kinds.Stored(resource)
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name}, "status": map[string]any{"conditions": []any{content}},
+	}}
+	wanted.SetGroupVersionKind(kind.GroupVersionKind)
+	_, err = s.Store.Update(ctx, resource, "", name, func(current runtime.Object) (runtime.Object, error) {
+		return s.fields.apply(kind, "status", current, wanted, flowStatusManager, true)
 	})
 	return err
 }

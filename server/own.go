@@ -12,10 +12,11 @@ import (
 )
 
 // The names under which the server owns what it writes of itself; what it needs for
-// priority and fairness has one of its own.
+// priority and fairness, and what that says, have others.
 const (
-	ownManager  = "kube-apiserver"
-	flowManager = "api-priority-and-fairness-config-producer-v1"
+	ownManager        = "kube-apiserver"
+	flowManager       = "api-priority-and-fairness-config-producer-v1"
+	flowStatusManager = "api-priority-and-fairness-config-consumer-v1"
 )
 
 // OwnStore is the storage for objects that the server itself keeps: it notes in them

@@ -89,6 +89,7 @@ const (
 // moment.
 var settles = map[string]map[string]string{
 	"CustomResourceDefinition": {`status.conditions[?(@.type=="Established")].status`: "True"},
+	"FlowSchema":               {`status.conditions[?(@.type=="Dangling")].type`: "Dangling"},
 	"APIService":               {`status.conditions[?(@.type=="Available")].status`: "False"},
 }
 
