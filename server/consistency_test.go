@@ -782,7 +782,7 @@ func (o *watcher) open(ctx context.Context, url string) (next func() (event, err
 	if reply.StatusCode != 200 {
 		body, _ := io.ReadAll(reply.Body)
 		reply.Body.Close()
-		if reply.StatusCode != 429 && len(bytes.TrimSpace(body)) > 0 {
+		if reply.StatusCode != 429 && reply.StatusCode != 503 && len(bytes.TrimSpace(body)) > 0 {
 			o.t.Errorf("watch: %d %s", reply.StatusCode, body)
 		}
 		return nil, nil, errors.New(reply.Status)

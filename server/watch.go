@@ -56,6 +56,9 @@ func (c *call) watch() error {
 		Bookmarks:       options.AllowWatchBookmarks,
 		SendInitial:     options.SendInitialEvents,
 	})
+	if err != nil && c.s.draining() {
+		return apierrors.NewServiceUnavailable("the server is shutting down, please try again")
+	}
 	if err != nil && !isLate(err) {
 		return err
 	}
