@@ -162,7 +162,7 @@ func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, co
 		if obj.UID == have.UID && equality.Semantic.DeepEqual(obj.Spec, have.Spec) {
 			mend(obj)
 		}
-		return a.s.fields.own(a.s.Kinds.Stored(a.col.Resource().GroupResource), "status", before, obj, ownManager), nil
+		return a.s.fields.ownByServer(a.col.Resource().GroupResource, "status", before, obj), nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // its event is on the way

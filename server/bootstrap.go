@@ -146,7 +146,7 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 		m := obj.(metav1.Object)
 		m.SetUID(uuid.NewUUID())
 		m.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
-		obj = s.fields.ownByServer(gr, nil, obj)
+		obj = s.fields.ownByServer(gr, "", nil, obj)
 		if _, err = col.Create(ctx, obj, storage.WriteOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
@@ -165,7 +165,7 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 	_, err = col.Update(ctx, want.GetNamespace(), want.GetName(), storage.WriteOptions{}, func(current runtime.Object) (runtime.Object, error) {
 		before := current.DeepCopyObject()
 		mend(current)
-		return s.fields.ownByServer(gr, before, current), nil
+		return s.fields.ownByServer(gr, "", before, current), nil
 	})
 	if err != nil {
 		return fmt.Errorf("update %s: %w", what, err)

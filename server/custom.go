@@ -205,7 +205,7 @@ func (d *definitions) write(ctx context.Context, crd *definition, change func(cu
 	item, err := d.col.Update(ctx, "", crd.Name, storage.WriteOptions{Preconditions: pre}, func(current runtime.Object) (runtime.Object, error) {
 		before := current.DeepCopyObject()
 		change(current.(*definition))
-		return d.s.fields.own(d.s.Kinds.Stored(d.col.Resource().GroupResource), "status", before, current, ownManager), nil
+		return d.s.fields.ownByServer(d.col.Resource().GroupResource, "status", before, current), nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -33,7 +33,7 @@ func NewOwnStore(store *storage.Store, kinds *registry.Table, types *FieldTypes)
 
 // Create stores a new object.
 func (o *OwnStore) Create(ctx context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
-	return o.Store.Create(ctx, resource, o.fields.ownByServer(resource, nil, obj))
+	return o.Store.Create(ctx, resource, o.fields.ownByServer(resource, "", nil, obj))
 }
 
 // Update changes an object; change is as in Collection's Update.
@@ -44,12 +44,12 @@ func (o *OwnStore) Update(ctx context.Context, resource schema.GroupResource, na
 		if err != nil {
 			return nil, err
 		}
-		return o.fields.ownByServer(resource, before, changed), nil
+		return o.fields.ownByServer(resource, "", before, changed), nil
 	})
 }
 
 // ownByServer notes that the server itself has written obj; live is nil if it is new.
-func (f *fieldManagers) ownByServer(resource schema.GroupResource, live, obj runtime.Object) runtime.Object {
+func (f *fieldManagers) ownByServer(resource schema.GroupResource, subresource string, live, obj runtime.Object) runtime.Object {
 	k := f.kinds.Stored(resource)
 	if k == nil {
 		return obj
@@ -64,5 +64,5 @@ func (f *fieldManagers) ownByServer(resource schema.GroupResource, live, obj run
 	if resource.Group == flowcontrolv1.GroupName {
 		manager = flowManager
 	}
-	return f.own(k, "", live, obj, manager)
+	return f.own(k, subresource, live, obj, manager)
 }
