@@ -125,13 +125,18 @@ func (f *front) up() *cluster {
 // frail is etcd over a connection that breaks, with a note of what is compacted.
 type frail struct {
 	storage.Backend
+	truth     *truth
 	compacted *atomic.Int64
 	blind     atomic.Bool // it has missed something, and what that was is compacted
 	mu        sync.Mutex  // protects cut
 	cut       context.CancelFunc
 }
 
+// Compact spares what the record has yet to see: on a busy machine it can lag.
 func (f *frail) Compact(ctx context.Context, rev int64) error {
+	if rev = min(rev, f.truth.progress()); rev == 0 {
+		return nil
+	}
 	raise(f.compacted, rev)
 	return f.Backend.Compact(ctx, rev)
 }
@@ -178,7 +183,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	small := quick
 	small.WindowSize = 1
 	for _, f := range []*front{{name: "plain", options: quick}, {name: "small", options: small, forgetful: true}, {name: "frail", options: quick}} {
-		f.backend = &frail{Backend: storage.NewEtcd(etcdClient(t, etcd)), compacted: &w.compacted}
+		f.backend = &frail{Backend: storage.NewEtcd(etcdClient(t, etcd)), truth: w.truth, compacted: &w.compacted}
 		f.begin(t)
 		w.servers = append(w.servers, f)
 	}
@@ -252,7 +257,7 @@ func (w *world) lastWord(t *testing.T) int64 {
 		t.Fatalf("%d %s", code, body)
 	}
 	rev := seen(&m).rev
-	c.await("the record is whole", func() bool { return w.truth.reached(rev) })
+	c.await("the record is whole", func() bool { return w.truth.progress() >= rev })
 	return rev
 }
 

@@ -103,10 +103,11 @@ func (s *subject) state(t *testing.T, key string, value []byte, rev int64) *stat
 	return st
 }
 
-func (h *truth) reached(rev int64) bool {
+// progress is the revision up to which the record is whole.
+func (h *truth) progress() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.seen >= rev
+	return h.seen
 }
 
 // scope is what a reader asks for of a subject.
