@@ -53,7 +53,7 @@ func (s *rowServer) accept(t *testing.T) *websocket.Conn {
 	case c := <-s.sockets:
 		t.Cleanup(func() { c.Close() })
 		return c
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no connection came")
 		return nil
 	}
@@ -62,7 +62,7 @@ func (s *rowServer) accept(t *testing.T) *websocket.Conn {
 func ask(t *testing.T, c *websocket.Conn) api.Ask {
 	t.Helper()
 	var a api.Ask
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	if err := c.ReadJSON(&a); err != nil {
 		t.Fatalf("read an ask: %v", err)
 	}
@@ -94,7 +94,7 @@ func next(t *testing.T, from chan api.Tell) api.Tell {
 	select {
 	case m := <-from:
 		return m
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was told")
 		return api.Tell{}
 	}

@@ -41,7 +41,7 @@ func runEtcd(t *testing.T, c EtcdConfig) (*clientv3.Client, func()) {
 	case err := <-done:
 		cancel()
 		t.Fatalf("RunEtcd: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		cancel()
 		t.Fatal("etcd did not become ready")
 	}

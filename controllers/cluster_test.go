@@ -262,7 +262,7 @@ func (c *cluster) pods(t *testing.T, namespace string) []corev1.Pod {
 
 func eventually(t *testing.T, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {

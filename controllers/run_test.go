@@ -77,7 +77,7 @@ func runningWith(t *testing.T, cfg Config) *Board {
 // eventually waits until check stops complaining.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {

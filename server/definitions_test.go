@@ -349,7 +349,7 @@ func TestDefinitionEnds(t *testing.T) {
 	if code, body := c.do("DELETE", definitionsPath+"/gadgets.example.org", "", nil); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		var e watch.Event
 		select {
 		case e = <-watcher.ResultChan():

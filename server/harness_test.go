@@ -159,11 +159,11 @@ func embeddedEtcd(t testing.TB) *embed.Etcd {
 // await polls until a condition holds.
 func (c *cluster) await(what string, holds func() bool) {
 	c.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			_, body := c.do("GET", "/readyz?verbose", "", nil)
-			c.t.Fatalf("%s: not within 10 s\n%s", what, body)
+			c.t.Fatalf("%s: not within a minute\n%s", what, body)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

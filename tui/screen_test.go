@@ -128,7 +128,7 @@ func (s *show) text() string {
 	select {
 	case text := <-out:
 		return text
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Fatal("the console does not answer")
 		return ""
 	}
@@ -158,7 +158,7 @@ func (s *show) read() string {
 // await waits until the screen holds all of the texts.
 func (s *show) await(texts ...string) string {
 	s.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		got := s.text()
 		missing := ""
@@ -238,7 +238,7 @@ func TestDeleteAsksAndCancelIsTheDefault(t *testing.T) {
 	})
 	s.await("Delete node", `type "node-1" to confirm`, "Cancel")
 	s.keys(tcell.KeyEscape)
-	for deadline := time.Now().Add(5 * time.Second); strings.Contains(s.text(), "to confirm"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); strings.Contains(s.text(), "to confirm"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("Esc did not cancel")
 		}

@@ -101,7 +101,7 @@ func TestTerminal(t *testing.T) {
 	until := func(want string) {
 		t.Helper()
 		var all string
-		for deadline := time.After(10 * time.Second); !strings.Contains(all, want); {
+		for deadline := time.After(time.Minute); !strings.Contains(all, want); {
 			select {
 			case s := <-seen:
 				all += s

@@ -243,7 +243,7 @@ func tell(events []Event) (all []string) {
 // next reads until it has n events.
 func next(t testing.TB, w *Watcher, n int) (all []Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for len(all) < n {
 		events, err := w.Next(ctx)

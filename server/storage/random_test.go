@@ -29,7 +29,7 @@ func TestRandom(t *testing.T) {
 		s := runStore(t, f, Options{Log: slog.New(slog.DiscardHandler)}, podResource, nodeResource)
 		c := s.Collection(podResource.GroupResource)
 
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		quiet, hush := context.WithCancel(ctx)
 		defer hush()

@@ -111,7 +111,7 @@ func TestBackend(t *testing.T) {
 // watchUntil tells what a watch brings until it has got to a revision.
 func watchUntil(t *testing.T, b Backend, prefix string, from, until int64) (got []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	asking := make(chan struct{})
 	go func() {

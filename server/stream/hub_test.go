@@ -190,7 +190,7 @@ func (c *face) open(v api.View) { c.t.Helper(); c.ask(api.Ask{ID: 1, Op: "open",
 // next reads one message and applies it; pings are passed over.
 func (c *face) next(ack bool) api.Tell {
 	c.t.Helper()
-	_ = c.socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.socket.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
 		var m api.Tell
 		if err := c.socket.ReadJSON(&m); err != nil {
@@ -474,7 +474,7 @@ func (f *fakeSource) watches() int {
 // await polls, for what no message tells.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s", what)
 		}
