@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,8 +21,9 @@ import (
 	"orrery.dev/api"
 )
 
-// fakeClients is client-go's fake API server, which a reactor gives the names
-// and UIDs that a real one hands out.
+// fakeClients is client-go's fake API server, which reactors give the names and
+// UIDs that a real one hands out, and its rule that whoever writes the status
+// leaves the rest as it is.
 func fakeClients(objs ...runtime.Object) *fake.Clientset {
 	set := fake.NewClientset(objs...)
 	var n atomic.Int64
@@ -41,6 +43,21 @@ func fakeClients(objs ...runtime.Object) *fake.Clientset {
 			o.SetCreationTimestamp(metav1.Now())
 		}
 		return false, nil, nil
+	})
+	set.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		update := action.(clienttesting.UpdateAction)
+		meta, err := meta.Accessor(update.GetObject())
+		if err != nil || update.GetSubresource() != "status" {
+			return false, nil, nil
+		}
+		now, err := set.Tracker().Get(update.GetResource(), update.GetNamespace(), meta.GetName())
+		if err != nil {
+			return true, nil, err
+		}
+		now = now.DeepCopyObject()
+		status := reflect.ValueOf(update.GetObject()).Elem().FieldByName("Status")
+		reflect.ValueOf(now).Elem().FieldByName("Status").Set(status)
+		return true, now, set.Tracker().Update(update.GetResource(), now, update.GetNamespace())
 	})
 	return set
 }
