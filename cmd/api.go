@@ -241,7 +241,8 @@ func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, type
 		return nil, nil, err
 	}
 	chain, err := admission.All(admission.Config{
-		Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant, Choice: choice,
+		Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant,
+		TolerationSeconds: o.admit.tolerations(), Choice: choice,
 	})
 	return addresses, chain, err
 }

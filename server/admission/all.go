@@ -30,6 +30,9 @@ type Config struct {
 	// CheckGrant refuses roles and bindings that hand out more than their
 	// author has; nil: all may.
 	CheckGrant func(ctx context.Context, who user.Info, obj, old runtime.Object) error
+	// TolerationSeconds is how long pods that say nothing about it stay on a node
+	// with a taint, by the taint's key: those for not ready and unreachable nodes.
+	TolerationSeconds map[string]int64
 	// Choice says which plugins run, and how they are configured. The zero value
 	// is the default set.
 	Choice Choice
@@ -102,7 +105,7 @@ func (c Config) rows() []row {
 		configured("PodSecurity", false, func(raw []byte) (Plugin, error) { return podSecurity(c.Reader, raw) }),
 		configured("PodNodeSelector", true, func(raw []byte) (Plugin, error) { return podNodeSelector(c.Reader, raw) }),
 		on(priority(c.Reader)),
-		on(defaultTolerationSeconds()),
+		on(defaultTolerationSeconds(c.TolerationSeconds)),
 		configured("PodTolerationRestriction", true, func(raw []byte) (Plugin, error) { return podTolerations(c.Reader, raw) }),
 		configured("EventRateLimit", true, eventRateLimit),
 		off(extendedResourceToleration()),
@@ -119,7 +122,7 @@ func (c Config) rows() []row {
 		on(defaultIngressClass(c.Reader)),
 		off(denyExternalIPs()),
 		on(podTopologyLabels(c.Reader)),
-		on(Plugin{Name: "NodeDeclaredFeatureValidator"}),
+		on(nodeDeclaredFeatures(c.Reader)),
 		on(podResize(c.Reader)),
 		on(policies.mutating()),
 		configured("MutatingAdmissionWebhook", false, hooks.configured((*webhooks).mutating)),

@@ -6,12 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// evictAfterSeconds is how long a pod stays on a node that fell silent.
+// evictAfterSeconds is how long a pod stays on a node that fell silent, unless
+// Config.TolerationSeconds has something else.
 const evictAfterSeconds = 300
 
 // defaultTolerationSeconds gives pods that say nothing about broken nodes five
-// minutes on one.
-func defaultTolerationSeconds() Plugin {
+// minutes on one, or what after has for the node's taint.
+func defaultTolerationSeconds(after map[string]int64) Plugin {
 	return Plugin{
 		Name: "DefaultTolerationSeconds",
 		On:   on("", "pods", Create, Update),
@@ -24,7 +25,10 @@ func defaultTolerationSeconds() Plugin {
 				if toleratesEviction(pod, key) {
 					continue
 				}
-				seconds := int64(evictAfterSeconds)
+				seconds, said := after[key]
+				if !said {
+					seconds = evictAfterSeconds
+				}
 				pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
 					Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
 				})

@@ -396,6 +396,8 @@ func TestLimitedResources(t *testing.T) {
 		"covered":          {[]*corev1.ResourceQuota{cpu}, cpuPod("1"), ""},
 		"another scope":    {[]*corev1.ResourceQuota{scoped}, cpuPod("1"), `pods "p" is forbidden: insufficient quota to consume: cpu,limits.cpu,requests.cpu`},
 		"class":            {nil, high(newPod("p")), "insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
+		"unspecified too":  {[]*corev1.ResourceQuota{newQuota("m", texts{"limits.memory": "1"}, texts{"limits.memory": "0"})}, cpuPod("1"), `pods "p" is forbidden: failed quota: m: must specify limits.memory for: c`},
+		"exceeded too":     {[]*corev1.ResourceQuota{newQuota("n", texts{"pods": "0"}, texts{"pods": "0"})}, cpuPod("1"), `pods "p" is forbidden: insufficient quota to consume: cpu,limits.cpu,requests.cpu`},
 		"class is covered": {[]*corev1.ResourceQuota{scoped}, high(newPod("p")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -162,9 +162,14 @@ func TestPodDefaults(t *testing.T) {
 	pod := newPod("p", func(p *corev1.Pod) {
 		p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
 	})
-	wantError(t, run(t, defaultTolerationSeconds(), request(Create, "pods", pod, nil)), "")
+	wantError(t, run(t, defaultTolerationSeconds(nil), request(Create, "pods", pod, nil)), "")
 	if len(pod.Spec.Tolerations) != 2 || pod.Spec.Tolerations[1].Key != corev1.TaintNodeUnreachable || *pod.Spec.Tolerations[1].TolerationSeconds != 300 {
 		t.Errorf("tolerations %+v", pod.Spec.Tolerations)
+	}
+	pod = newPod("p")
+	wantError(t, run(t, defaultTolerationSeconds(map[string]int64{corev1.TaintNodeNotReady: 0}), request(Create, "pods", pod, nil)), "")
+	if got := pod.Spec.Tolerations; len(got) != 2 || *got[0].TolerationSeconds != 0 || *got[1].TolerationSeconds != 300 {
+		t.Errorf("tolerations %+v", got)
 	}
 }
 
@@ -293,6 +298,31 @@ func TestPodResize(t *testing.T) {
 	wantError(t, run(t, p, request(Update, "pods", asking("3", 2), asking("1", 1)).sub("resize")),
 		`pods "p" is forbidden: node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000`)
 	wantError(t, run(t, p, request(Update, "pods", asking("3", 2), asking("1", 1))), "") // no resize
+}
+
+func TestNodeDeclaredFeatures(t *testing.T) {
+	declares := func(name string, all ...string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: named("", name), Status: corev1.NodeStatus{DeclaredFeatures: all}}
+	}
+	p := nodeDeclaredFeatures(newFakeStore().with(core("nodes"), declares("old"), declares("new", "InPlacePodLevelResourcesVerticalScaling")))
+	resized := func(node, cpu string, generation int64) *corev1.Pod {
+		return newPod("p", func(p *corev1.Pod) {
+			p.Generation, p.Spec.NodeName = generation, node
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
+		})
+	}
+	for _, c := range []struct {
+		node, cpu string
+		want      string
+	}{
+		{"new", "2", ""},
+		{"old", "1", ""},
+		{"", "2", ""},
+		{"old", "2", `pods "p" is forbidden: pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node "old"`},
+		{"none", "2", `pods "p" is forbidden: node "none" not found`},
+	} {
+		wantError(t, run(t, p, request(Update, "pods", resized(c.node, c.cpu, 2), resized(c.node, "1", 1)).sub("resize")), c.want)
+	}
 }
 
 func TestPodTopologyLabels(t *testing.T) {

@@ -68,13 +68,11 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 		return nil
 	}
 	quotas, err := list[*corev1.ResourceQuota](ctx, q.reader, quotaResource(), r.Namespace)
-	if err == nil && len(q.limited) > 0 {
-		err = q.covered(r, quotas)
-	}
-	if err != nil || len(quotas) == 0 {
+	if err != nil {
 		return err
 	}
 	var charges []charge
+	about := map[string]*corev1.ResourceQuota{}
 	for _, quota := range quotas {
 		usage := delta
 		if len(all) > 0 && !api.InQuotaScopes(quota, r.Old) {
@@ -89,6 +87,17 @@ func (q quotas) admit(ctx context.Context, r *Request) error {
 		}
 		if len(cost) > 0 {
 			charges = append(charges, charge{quota.Name, cost})
+			about[quota.Name] = quota
+		}
+	}
+	if len(q.limited) > 0 {
+		if err := q.covered(r, quotas); err != nil {
+			return err
+		}
+	}
+	for _, c := range charges {
+		if err := exceeds(about[c.quota], c.delta); err != nil {
+			return r.forbid("%w", err)
 		}
 	}
 	if r.DryRun || len(charges) == 0 {
@@ -137,7 +146,7 @@ func (q quotas) covered(r *Request, all []*corev1.ResourceQuota) error {
 	return nil
 }
 
-// cost is the part of delta that a quota limits, or why it is too much.
+// cost is the part of delta that a quota limits, or why it cannot be told.
 func (r *Request) cost(quota *corev1.ResourceQuota, delta corev1.ResourceList) (corev1.ResourceList, error) {
 	if !api.InQuotaScopes(quota, r.Object) {
 		return nil, nil
@@ -161,9 +170,6 @@ func (r *Request) cost(quota *corev1.ResourceQuota, delta corev1.ResourceList) (
 	}
 	if len(unknown) > 0 {
 		return nil, r.forbid("status unknown for quota: %s, resources: %s", quota.Name, strings.Join(sortedStrings(unknown), ","))
-	}
-	if err := exceeds(quota, cost); err != nil {
-		return nil, r.forbid("%w", err)
 	}
 	return cost, nil
 }
