@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -100,6 +101,11 @@ func mask(key string, v any) any {
 		if key == "causes" && strings.Contains(show(v), "FieldManagerConflict") || key == "resourceRules" || key == "nonResourceRules" { // which upstream keeps in no order
 			sort.Slice(v, func(i, j int) bool { return show(v[i]) < show(v[j]) })
 		}
+		if key == "managedFields" { // which are in the order of their times, by the second
+			slices.SortStableFunc(v, func(a, b any) int {
+				return cmp.Or(cmp.Compare(operation(a), operation(b)), cmp.Compare(show(a), show(b)))
+			})
+		}
 		return v
 	case nil:
 		return nil
@@ -115,12 +121,18 @@ func mask(key string, v any) any {
 	return v
 }
 
+// operation is what a manager of fields did, which they are ordered by first.
+func operation(managed any) string {
+	m, _ := managed.(map[string]any)
+	return show(m["operation"])
+}
+
 var (
 	uuids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times   = regexp.MustCompile(`20[23]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	volumes = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 	ages    = regexp.MustCompile(`^(<invalid>|\d+s|\d+m(\d+s)?)$`)
-	records = regexp.MustCompile(`(ResourceVersion in record \(|current: |"?resourceVersion\\?":\s?\\?")\d+`)
+	records = regexp.MustCompile(`(ResourceVersion in record \(|ResourceVersion in object meta: |current: |"?resourceVersion\\?":\s?\\?")\d+`)
 	suffix  = regexp.MustCompile(`(Bad_|gen-)[a-z0-9]{5}\b`)
 	goTypes = regexp.MustCompile(`Go value of type \S+`)
 	service = regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)

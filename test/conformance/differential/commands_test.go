@@ -41,7 +41,7 @@ func (p *pair) playCommands(t *testing.T, some []string) []result {
 		wait.Go(func() { theirs = p.run(t.Context(), p.upstream, theirCache, command) })
 		wait.Go(func() { our = p.run(t.Context(), p.ours, ourCache, command) })
 		wait.Wait()
-		results = append(results, result{nameOfCommand(command), compare("", theirs, our)})
+		results = append(results, result{name: nameOfCommand(command), found: compare("", theirs, our)})
 	}
 	return results
 }

@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"flag"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"orrery.dev/test/conformance/lab"
 	"orrery.dev/test/conformance/programs"
@@ -119,16 +121,22 @@ func TestDifferential(t *testing.T) {
 		}
 	}
 	summary(t, counts)
+	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(b.took, a.took) })
+	for _, r := range results[:min(5, len(results))] {
+		t.Logf("%-60s %s", r.name, r.took.Round(time.Millisecond))
+	}
 }
 
 // result is what differed in a case.
 type result struct {
 	name  string
 	found []string
+	took  time.Duration
 }
 
-// players is how many cases are played at a time.
-const players = 6
+// players is how many cases are played at a time. Many wait for what the servers do
+// by and by.
+const players = 12
 
 // playAll plays those of the files one by one, as some look at the whole server,
 // and then several kinds at a time.
@@ -136,7 +144,9 @@ func (p *pair) playAll(ctx context.Context, cases []Case) []result {
 	results := make([]result, len(cases))
 	groups := map[string][]int{}
 	play := func(i int) {
-		results[i] = result{cases[i].Name, p.play(ctx, cases[i], fmt.Sprintf("case-%d", i))}
+		began := time.Now()
+		found := p.play(ctx, cases[i], fmt.Sprintf("case-%d", i))
+		results[i] = result{cases[i].Name, found, time.Since(began)}
 	}
 	for i, c := range cases {
 		if c.Kind == "" {
@@ -282,6 +292,9 @@ func allCases() ([]Case, error) {
 	for _, o := range objects {
 		for _, c := range append(o.kindCases(), o.sweepCases()...) {
 			c.Kind = o.label
+			if o.settled() != nil && c.Shared == "" {
+				c.Kind = c.Name // each has an object of its own to wait for
+			}
 			all = append(all, c)
 		}
 	}

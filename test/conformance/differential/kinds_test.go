@@ -90,7 +90,15 @@ const (
 var settles = map[string]map[string]string{
 	"CustomResourceDefinition": {`status.conditions[?(@.type=="Established")].status`: "True"},
 	"FlowSchema":               {`status.conditions[?(@.type=="Dangling")].type`: "Dangling"},
-	"APIService":               {`status.conditions[?(@.type=="Available")].status`: "False"},
+	"APIService":               {`status.conditions[?(@.type=="Available")].type`: "Available"},
+}
+
+// settled waits until the server has added to the object what it does by itself.
+func (o object) settled() []Step {
+	if settles[o.GetKind()] == nil {
+		return nil
+	}
+	return []Step{{Method: "GET", Path: o.collection + "/" + o.name, Quiet: true, Until: settles[o.GetKind()]}}
 }
 
 // kindCases are what every kind is asked.
@@ -106,14 +114,19 @@ func (o object) kindCases() []Case {
 	send := func(method, path, contentType, body string) Step {
 		return Step{Method: method, Path: path, Header: map[string]string{"Content-Type": contentType}, Body: body}
 	}
-	settled := Step{Method: "GET", Path: item, Quiet: true, Until: settles[o.GetKind()]}
 	clean := Step{Method: "DELETE", Path: item + "?gracePeriodSeconds=0", Quiet: true}
 	bare := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: \"%s\"}\n", o.GetAPIVersion(), o.GetKind(), o.name)
 	one := func(name string, steps ...Step) Case {
-		if settled.Until != nil && len(steps) > 0 && steps[0].Quiet {
-			steps = slices.Insert(steps, 1, settled)
+		if len(steps) > 0 && steps[0].Quiet {
+			steps = slices.Insert(steps, 1, o.settled()...)
 		}
 		return Case{Name: "kinds/" + o.label + "/" + name, Steps: steps}
+	}
+	gone := get(item, "application/json")
+	held := []Step{gone, send("PATCH", item, merge, `{"metadata":{"finalizers":null}}`)}
+	if o.GetKind() == "CustomResourceDefinition" { // whose objects go first
+		gone.Until = map[string]string{"code": "404"}
+		held = []Step{gone}
 	}
 	post := func(query, body string) Step {
 		return Step{Method: "POST", Path: o.collection + query, Body: body}
@@ -148,16 +161,16 @@ func (o object) kindCases() []Case {
 		one("patch-bad", prepared, send("PATCH", item, merge, `{"metadata":{"name":"other"}}`), send("PATCH", item, merge, `{"spec":"text"}`), send("PATCH", item, merge, `{`),
 			send("PATCH", item, "application/json", `{}`), send("PATCH", item, jsonPatch, `{}`), clean),
 		one("patch-unknown", prepared, send("PATCH", item+"?fieldValidation=Strict", merge, `{"unknown":{"x":1}}`), send("PATCH", item, merge, `{"unknown":{"x":1}}`), clean),
-		one("apply", send("PATCH", item+"?fieldManager=a", apply, full), send("PATCH", item+"?fieldManager=b", apply, full),
-			send("PATCH", item, apply, full), send("PATCH", item+"?fieldManager=b&fieldValidation=Strict", apply, bare+"unknown: 1\n"), clean),
+		one("apply", slices.Concat([]Step{send("PATCH", item+"?fieldManager=a", apply, full)}, o.settled(), []Step{send("PATCH", item+"?fieldManager=b", apply, full),
+			send("PATCH", item, apply, full), send("PATCH", item+"?fieldManager=b&fieldValidation=Strict", apply, bare+"unknown: 1\n"), clean})...),
 		one("status", prepared, send("PATCH", item+"/status", merge, `{"metadata":{"labels":{"from":"status"}},"status":{}}`), get(item+"/status", "application/json"), clean),
 		one("status-unknown", prepared, send("PATCH", item+"/status?fieldValidation=Strict", merge, `{"status":{"unknown":1}}`), clean),
-		one("delete", prepared, Step{Method: "DELETE", Path: item + "?dryRun=All"}, Step{Method: "DELETE", Path: item}, get(item, "application/json"), clean),
+		one("delete", prepared, Step{Method: "DELETE", Path: item + "?dryRun=All"}, Step{Method: "DELETE", Path: item}, gone, clean),
 		one("delete-precondition", prepared, Step{Method: "DELETE", Path: item, Body: "preconditions: {uid: 00000000-0000-0000-0000-000000000000}"},
 			Step{Method: "DELETE", Path: item, Body: "preconditions: {resourceVersion: \"1\"}"}, clean),
 		one("delete-options-bad", prepared, Step{Method: "DELETE", Path: item + "?propagationPolicy=Wrong"}, Step{Method: "DELETE", Path: item + "?propagationPolicy=Orphan&orphanDependents=true"},
 			Step{Method: "DELETE", Path: item + "?gracePeriodSeconds=-1&dryRun=Wrong"}, clean),
-		one("delete-foreground", prepared, Step{Method: "DELETE", Path: item + "?propagationPolicy=Foreground"}, get(item, "application/json"), send("PATCH", item, merge, `{"metadata":{"finalizers":null}}`), clean),
+		one("delete-foreground", slices.Concat([]Step{prepared, {Method: "DELETE", Path: item + "?propagationPolicy=Foreground"}}, held, []Step{clean})...),
 		one("delete-none", Step{Method: "DELETE", Path: o.collection + "/none"}),
 		one("deletecollection", prepared, Step{Method: "DELETE", Path: o.collection + "?labelSelector=never=ever"}, Step{Method: "DELETE", Path: o.collection + "?dryRun=All&fieldSelector=metadata.name=" + o.name}, clean),
 		one("bare", post("?dryRun=All", bare), post("?dryRun=All&fieldValidation=Strict", bare+"spec: {}\n")),

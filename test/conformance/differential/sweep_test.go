@@ -14,7 +14,7 @@ func (o object) sweepCases() []Case {
 	var all []Case
 	item := o.collection + "/" + o.name
 	shared := "sweep-" + strings.NewReplacer(".", "-", "/", "-").Replace(o.label)
-	prepare := []Step{{Method: "POST", Path: o.collection, Body: text(o.Object), Quiet: true, Valid: true}}
+	prepare := append([]Step{{Method: "POST", Path: o.collection, Body: text(o.Object), Quiet: true, Valid: true}}, o.settled()...)
 	// The servers may have written a status in between.
 	current := Step{Method: "GET", Path: item, Quiet: true, Keep: map[string]string{"version": "metadata.resourceVersion"}}
 	add := func(at, how string, root map[string]any) {
