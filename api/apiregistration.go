@@ -110,6 +110,29 @@ type APIServiceCondition struct {
 // APIServiceAvailable is the condition that says whether the server answers.
 const APIServiceAvailable = "Available"
 
+// SetAvailable sets the one condition there is. Its time is that of the last
+// change of its status.
+func SetAvailable(obj *APIService, c APIServiceCondition) {
+	c.Type = APIServiceAvailable
+	c.LastTransitionTime = metav1.Now().Rfc3339Copy()
+	for i, have := range obj.Status.Conditions {
+		if have.Type != c.Type {
+			continue
+		}
+		if have.Status == c.Status {
+			c.LastTransitionTime = have.LastTransitionTime
+		}
+		obj.Status.Conditions[i] = c
+		return
+	}
+	obj.Status.Conditions = append(obj.Status.Conditions, c)
+}
+
+// LocalAvailable is the condition of an APIService that this server answers for.
+func LocalAvailable() APIServiceCondition {
+	return APIServiceCondition{Status: "True", Reason: "Local", Message: "Local APIServices are always available"}
+}
+
 // DeepCopyObject implements runtime.Object.
 func (a *APIService) DeepCopyObject() runtime.Object { return a.DeepCopy() }
 

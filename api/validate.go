@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -123,6 +124,18 @@ func invalid(path *field.Path, value any, complaints []string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, value, c))
 	}
 	return errs
+}
+
+// renamed are the faults of a name that depends on the rest of the object, which an
+// update may have changed. The server checks the names of new objects.
+func renamed[T any, O interface {
+	*T
+	metav1.Object
+}](obj, old O, rule func(O) func(name string, prefix bool) []string) field.ErrorList {
+	if old == nil {
+		return nil
+	}
+	return invalid(field.NewPath("metadata", "name"), obj.GetName(), rule(obj)(obj.GetName(), false))
 }
 
 func nonNegative[N int32 | int64 | int](n N, path *field.Path) field.ErrorList {

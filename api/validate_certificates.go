@@ -240,10 +240,15 @@ func firstBad(at *field.Path, name string, parts []string, check func(string) []
 	return nil
 }
 
+// TrustBundleName checks the name of a ClusterTrustBundle.
+func TrustBundleName(b *certificatesv1.ClusterTrustBundle) func(name string, prefix bool) []string {
+	return trustBundleName(b.Spec.SignerName)
+}
+
 // ValidateTrustBundle names the faults of a ClusterTrustBundle.
 func ValidateTrustBundle(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	at := specPath()
-	errs := invalid(field.NewPath("metadata", "name"), b.Name, badTrustBundleName(b.Name, b.Spec.SignerName))
+	errs := renamed(b, old, TrustBundleName)
 	if b.Spec.SignerName != "" {
 		errs = append(errs, validSignerName(b.Spec.SignerName, at.Child("signerName"))...)
 	}

@@ -65,7 +65,8 @@ func TestValidateTrustBundle(t *testing.T) {
 		{"plain", "", strings.ReplaceAll(root, "CERTIFICATE", "KEY"), "entry 0 has bad block type: KEY"},
 	} {
 		b := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: c.signer, TrustBundle: c.bundle}}
-		complaint(t, ValidateTrustBundle(b, nil), c.want)
+		named := invalid(field.NewPath("metadata", "name"), b.Name, TrustBundleName(b)(b.Name, false))
+		complaint(t, append(named, ValidateTrustBundle(b, nil)...), c.want)
 	}
 }
 

@@ -9,11 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// APIServiceName checks the name of an APIService: its version and its group.
+func APIServiceName(a *APIService) func(name string, prefix bool) []string {
+	want := a.Spec.Version + "." + a.Spec.Group
+	return func(name string, _ bool) []string {
+		if bad := path.IsValidPathSegmentName(name); len(bad) > 0 || name == want {
+			return bad
+		}
+		return []string{fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)}
+	}
+}
+
 // ValidateAPIService names the faults of an APIService.
-func ValidateAPIService(a, _ *APIService) field.ErrorList {
+func ValidateAPIService(a, old *APIService) field.ErrorList {
 	at, spec := specPath(), &a.Spec
-	want := spec.Version + "." + spec.Group
-	errs := refuse(a.Name != want && len(path.IsValidPathSegmentName(a.Name)) == 0, field.NewPath("metadata", "name"), a.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want))
+	errs := renamed(a, old, APIServiceName)
 	errs = append(errs, need(spec.Group == "" && spec.Version != "v1", at.Child("group"), "only v1 may have an empty group and it better be legacy kube")...)
 	errs = append(errs, validIfSet(spec.Group, at.Child("group"), subdomain)...)
 	errs = append(errs, invalid(at.Child("version"), spec.Version, validation.IsDNS1035Label(spec.Version))...)

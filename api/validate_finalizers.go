@@ -14,7 +14,7 @@ import (
 // domain, in all but some younger groups.
 func ValidateFinalizerNames(of schema.GroupResource, finalizers []string) field.ErrorList {
 	switch of.Group {
-	case "admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy":
+	case "admissionregistration.k8s.io", "apiextensions.k8s.io", APIRegistrationGroup, "coordination.k8s.io", "node.k8s.io", "policy":
 		return nil
 	}
 	var errs field.ErrorList

@@ -99,7 +99,7 @@ func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *fie
 		if *b.Name == "" {
 			c.errs = append(c.errs, field.Required(at.Child("name"), "must be a valid object name"))
 		}
-		for _, bad := range badTrustBundleName(*b.Name, signerOfBundle(*b.Name)) {
+		for _, bad := range trustBundleName(signerOfBundle(*b.Name))(*b.Name, false) {
 			c.errs = append(c.errs, field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+bad))
 		}
 		if b.LabelSelector != nil {
@@ -118,21 +118,23 @@ func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *fie
 	c.take(b.Path, b.Path)
 }
 
-// badTrustBundleName says what is wrong with the name of a ClusterTrustBundle:
-// that of a signer begins with the signer's.
-func badTrustBundleName(name, signer string) []string {
-	if signer == "" {
-		if strings.Contains(name, ":") {
-			return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+// trustBundleName says what is wrong with the name of a ClusterTrustBundle: that of
+// a signer begins with the signer's.
+func trustBundleName(signer string) func(name string, prefix bool) []string {
+	return func(name string, prefix bool) []string {
+		if signer == "" {
+			if strings.Contains(name, ":") {
+				return []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+			}
+			return apivalidation.NameIsDNSSubdomain(name, prefix)
 		}
-		return apivalidation.NameIsDNSSubdomain(name, false)
+		begin := strings.ReplaceAll(signer, "/", ":") + ":"
+		rest, ok := strings.CutPrefix(name, begin)
+		if !ok {
+			return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, begin)}
+		}
+		return apivalidation.NameIsDNSSubdomain(rest, prefix)
 	}
-	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
-	rest, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
-	}
-	return apivalidation.NameIsDNSSubdomain(rest, false)
 }
 
 // signerOfBundle is the signer that a ClusterTrustBundle's name tells of.

@@ -121,7 +121,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 			failed = append(failed, a.removeUndefined(ctx, have))
 			continue
 		}
-		condition := localCondition()
+		condition := api.LocalAvailable()
 		if have.Spec.Service != nil {
 			r := a.s.askRemote(ctx, have)
 			if condition = r.condition; !r.available {
@@ -137,7 +137,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		obj := want[name]
-		setAvailable(obj, localCondition())
+		api.SetAvailable(obj, api.LocalAvailable())
 		failed = append(failed, a.s.ensure(ctx, api.APIRegistrationGroup, "apiservices", obj, nil))
 	}
 	return again, errors.Join(failed...)
@@ -147,7 +147,7 @@ func (a *apiServices) reconcile(ctx context.Context, page *storage.Page) (again 
 // what it should be.
 func (a *apiServices) update(ctx context.Context, have, mine *api.APIService, condition api.APIServiceCondition) error {
 	mend := func(obj *api.APIService) {
-		setAvailable(obj, condition)
+		api.SetAvailable(obj, condition)
 		if mine != nil && obj.Labels[managedLabel] != "" {
 			obj.Spec = mine.Spec
 			obj.Labels[managedLabel] = mine.Labels[managedLabel]
@@ -197,28 +197,6 @@ func (a *apiServices) remove(ctx context.Context, have *api.APIService) error {
 		return nil
 	}
 	return err
-}
-
-// setAvailable sets the one condition there is. Its time is that of the last
-// change of its status.
-func setAvailable(obj *api.APIService, c api.APIServiceCondition) {
-	c.Type = api.APIServiceAvailable
-	c.LastTransitionTime = metav1.Now().Rfc3339Copy()
-	for i, have := range obj.Status.Conditions {
-		if have.Type != c.Type {
-			continue
-		}
-		if have.Status == c.Status {
-			c.LastTransitionTime = have.LastTransitionTime
-		}
-		obj.Status.Conditions[i] = c
-		return
-	}
-	obj.Status.Conditions = append(obj.Status.Conditions, c)
-}
-
-func localCondition() api.APIServiceCondition {
-	return api.APIServiceCondition{Status: "True", Reason: "Local", Message: "Local APIServices are always available"}
 }
 
 // local is an APIService for each group version of the table, by name.

@@ -52,6 +52,10 @@ func TestLocalAPIServices(t *testing.T) {
 		t.Fatalf("%d %s", code, body)
 	}
 	c.await("none when they are gone", func() bool { return c.available("v1.example.org") == "" })
+	code, body := c.do("POST", apiServicesPath, `{"metadata":{"name":"v9.example.org","finalizers":["any"]},"spec":{"group":"example.org","version":"v9","groupPriorityMinimum":1,"versionPriority":1}}`, nil)
+	if code != 201 || !strings.Contains(body, `"reason":"Local"`) {
+		t.Errorf("a local one is there at once: %d %s", code, body)
+	}
 }
 
 // A server that starts beside another does not take away what it does not know

@@ -218,10 +218,10 @@ func (d *definitions) write(ctx context.Context, crd *definition, change func(cu
 }
 
 // holdForCleanup keeps a definition that is deleted until its objects are gone.
-func holdForCleanup(crd *definition) {
-	if crd.DeletionTimestamp != nil {
-		return
-	}
+// The generation and what becomes of dependents are not its business.
+func holdForCleanup(crd *definition, now time.Time) {
+	when := metav1.NewTime(now).Rfc3339Copy()
+	crd.DeletionTimestamp = &when
 	if !apihelpers.CRDHasFinalizer(crd, apiextensionsv1.CustomResourceCleanupFinalizer) {
 		crd.Finalizers = append(crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer)
 	}

@@ -247,6 +247,25 @@ func TestDefinitionRefuses(t *testing.T) {
 	}
 }
 
+// The names of some kinds follow from the rest of the object, those that are made up
+// too.
+func TestNamesThatFollow(t *testing.T) {
+	c := start(t)
+	const local = `"spec":{"group":"example.com","version":"v1","groupPriorityMinimum":1,"versionPriority":1}`
+	for _, test := range []struct{ path, metadata, rest, want string }{
+		{apiServicesPath, `{"name":"v2.example.com"}`, local, `metadata.name: Invalid value: "v2.example.com": must be ` + "`spec.version+\".\"+spec.group`" + `: "v1.example.com"`},
+		{apiServicesPath, `{}`, local, `metadata.name: Required value: name or generateName is required`},
+		{apiServicesPath, `{"generateName":"x-"}`, local, `metadata.generateName: Invalid value: "x-": must be ` + "`spec.version"},
+		{definitionsPath, `{"generateName":"x-"}`, `"spec":{"group":"example.com","names":{"plural":"xs"}}`, `metadata.generateName: Invalid value: "x-": must be spec.names.plural+"."+spec.group`},
+		{"/apis/certificates.k8s.io/v1/clustertrustbundles", `{"generateName":"x-"}`, `"spec":{"signerName":"a.b/c"}`, `metadata.generateName: Invalid value: "x-": ClusterTrustBundle for signerName a.b/c must be named with prefix a.b:c:`},
+	} {
+		_, reply := c.do("POST", test.path+"?dryRun=All", `{"metadata":`+test.metadata+`,`+test.rest+`}`, nil)
+		if got := status(t, reply).Message; !strings.Contains(got, test.want) || strings.Contains(test.want, "Required") && strings.Contains(got, "[") {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
 func TestDefinitionApply(t *testing.T) {
 	c := start(t)
 	c.define(gadgets)
@@ -346,7 +365,11 @@ func TestDefinitionEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	if code, body := c.do("DELETE", definitionsPath+"/gadgets.example.org", "", nil); code != 200 {
+	if _, body := c.do("DELETE", definitionsPath+"/gadgets.example.org", `{"preconditions":{"uid":"x"}}`, nil); !strings.Contains(body, `customresourcedefinitions.apiextensions.k8s.io \"gadgets.example.org\": precondition failed: UID in precondition: x, UID in object meta:`) {
+		t.Error(body)
+	}
+	code, body := c.do("DELETE", definitionsPath+"/gadgets.example.org?propagationPolicy=Foreground", "", nil)
+	if code != 200 || !strings.Contains(body, `"generation":1,`) || strings.Contains(body, "deletionGracePeriodSeconds") || strings.Contains(body, "foregroundDeletion") {
 		t.Fatalf("%d %s", code, body)
 	}
 	for deadline := time.After(time.Minute); ; {

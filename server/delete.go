@@ -236,8 +236,9 @@ func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.Delete
 	if isNamespace && !hasEnded(ns) {
 		return decideNamespace(ns, options, now)
 	}
-	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		holdForCleanup(crd)
+	if crd, ok := obj.(*definition); ok && crd.DeletionTimestamp == nil {
+		holdForCleanup(crd, now)
+		return deletion{}
 	}
 	graceful, pending := markGraceful(k, obj, m, options.GracePeriodSeconds, now)
 	if pending {
@@ -257,7 +258,7 @@ func decideDeletion(k *registry.Kind, obj runtime.Object, options *metav1.Delete
 }
 
 // checkPreconditions compares what the client knows of the object with what it is.
-// Namespaces have words of their own for it.
+// Namespaces and definitions have words of their own for it.
 func checkPreconditions(k *registry.Kind, m metav1.Object, pre *metav1.Preconditions) error {
 	if pre == nil {
 		return nil
@@ -265,10 +266,13 @@ func checkPreconditions(k *registry.Kind, m metav1.Object, pre *metav1.Precondit
 	resource := schema.GroupResource{Group: k.Group, Resource: k.Kind}
 	otherUID := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
 	otherVersion := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
-	if k.GroupResource() == (schema.GroupResource{Resource: "namespaces"}) {
+	if failed := map[schema.GroupResource]string{
+		{Resource: "namespaces"}: "Precondition failed: ",
+		{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}: "precondition failed: ",
+	}[k.GroupResource()]; failed != "" {
 		resource = k.GroupResource()
-		otherUID = "Precondition failed: UID in precondition: %s, UID in object meta: %s"
-		otherVersion = "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
+		otherUID = failed + "UID in precondition: %s, UID in object meta: %s"
+		otherVersion = failed + "ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
 	}
 	if pre.UID != nil && *pre.UID != m.GetUID() {
 		return apierrors.NewConflict(resource, m.GetName(), fmt.Errorf(otherUID, *pre.UID, m.GetUID()))

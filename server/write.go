@@ -185,7 +185,7 @@ func generateName(base string) string {
 func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
-	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, w.validName(), field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, k.NameRule(obj), field.NewPath("metadata"))
 	if !k.Unstructured() {
 		errs = append(errs, api.ValidateFinalizerNames(k.GroupResource(), m.GetFinalizers())...)
 	}
@@ -224,13 +224,6 @@ func dedupErrors(errs field.ErrorList) field.ErrorList {
 		}
 	}
 	return kept
-}
-
-func (c *call) validName() validation.ValidateNameFunc {
-	if f := c.kind.Hub().ValidName; f != nil {
-		return f
-	}
-	return validation.NameIsDNSSubdomain
 }
 
 // warnKind warns of what is odd, except through a view, which changes other things.

@@ -25,6 +25,7 @@ func apiextensionsKinds() []*Kind {
 		Columns: crdColumns(), Row: crdRow,
 		Default:  api.DefaultCustomResourceDefinition,
 		Validate: validateDefinition,
+		NamedBy:  definitionName,
 		Prefix:   "apiextensions.k8s.io/customresourcedefinitions", JSON: true, NeedsRevision: true,
 		Prepare: func(c, old *crd) {
 			parts.prepare(c, old)

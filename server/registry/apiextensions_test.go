@@ -68,7 +68,11 @@ func TestDefinitionFaults(t *testing.T) {
 	} {
 		obj := widgetDefinition()
 		c.change(obj)
-		errs := k.Validate(write(t, k, obj, nil), nil)
+		made := write(t, k, obj, nil)
+		errs := k.Validate(made, nil)
+		for _, bad := range k.NameRule(made)(made.Name, false) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), made.Name, bad))
+		}
 		if name == "two stored" { // and one of them was not before
 			errs = errs[:1]
 		}

@@ -30,6 +30,17 @@ type (
 	definitionSpec = apiextensions.CustomResourceDefinitionSpec
 )
 
+// definitionName checks the name of a definition: its plural and its group.
+func definitionName(c *definition) func(name string, prefix bool) []string {
+	return func(name string, prefix bool) []string {
+		bad := validation.NameIsDNSSubdomain(name, prefix)
+		if name != c.Spec.Names.Plural+"."+c.Spec.Group {
+			bad = append(bad, `must be spec.names.plural+"."+spec.group`)
+		}
+		return bad
+	}
+}
+
 // validateDefinition names the faults of a CustomResourceDefinition. It is here
 // and not in package api, since it needs the schema library.
 func validateDefinition(c, old *definition) field.ErrorList {
@@ -45,9 +56,6 @@ func validateDefinition(c, old *definition) field.ErrorList {
 		}
 	}
 	var errs field.ErrorList
-	if old == nil && c.Name != c.Spec.Names.Plural+"."+c.Spec.Group {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, `must be spec.names.plural+"."+spec.group`))
-	}
 	errs = append(errs, check.whole(spec)...)
 	if check.old != nil {
 		errs = append(errs, check.changes(spec)...)

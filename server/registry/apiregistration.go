@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/api"
@@ -18,8 +17,13 @@ func apiregistrationKinds() []*Kind {
 		Columns:  apiServiceColumns(), Row: apiServiceRow,
 		Default: api.DefaultAPIService,
 		Prefix:  "apiregistration.k8s.io/apiservices", JSON: true, NeedsRevision: true,
-		ValidName: path.ValidatePathSegmentName,
-		Prepare:   parts.prepare,
-		Sub:       Sub{"status": parts.pure(api.ValidateAPIServiceStatus)},
+		NamedBy: api.APIServiceName,
+		Prepare: func(a, old *api.APIService) {
+			parts.prepare(a, old)
+			if old == nil && a.Spec.Service == nil {
+				api.SetAvailable(a, api.LocalAvailable())
+			}
+		},
+		Sub: Sub{"status": parts.pure(api.ValidateAPIServiceStatus)},
 	}.erase(schema.GroupVersion{Group: api.APIRegistrationGroup, Version: api.APIRegistrationVersion})}
 }

@@ -17,8 +17,8 @@ func certificatesKinds() []*Kind {
 		kind[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList]{
 			Plural: "clustertrustbundles", Cluster: true, NeedsRevision: true,
 			Columns: trustBundleColumns(), Row: trustBundleRow,
-			Validate:  api.ValidateTrustBundle,
-			ValidName: anySegment,
+			Validate: api.ValidateTrustBundle,
+			NamedBy:  api.TrustBundleName,
 			Fields: func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 				return fields.Set{"spec.signerName": b.Spec.SignerName}
 			},

@@ -41,6 +41,7 @@ type kind[T, L any] struct {
 	Validate  func(obj, old *T) field.ErrorList
 	Warn      func(obj, old *T) []string
 	ValidName func(name string, prefix bool) []string
+	NamedBy   func(*T) func(name string, prefix bool) []string
 
 	NeedsRevision   bool // an update must carry a resourceVersion
 	CreateOnUpdate  bool
@@ -91,6 +92,9 @@ func (k kind[T, L]) eraseFuncs(row *Kind) {
 	}
 	if k.Validate != nil {
 		row.Validate = func(obj, old runtime.Object) field.ErrorList { return k.Validate(as[T](obj), as[T](old)) }
+	}
+	if k.NamedBy != nil {
+		row.NamedBy = func(obj runtime.Object) func(string, bool) []string { return k.NamedBy(as[T](obj)) }
 	}
 	if k.Warn != nil {
 		row.Warn = func(obj, old runtime.Object) []string { return k.Warn(as[T](obj), as[T](old)) }

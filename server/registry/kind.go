@@ -68,6 +68,8 @@ type Kind struct {
 	// ValidName checks metadata.name; nil: DNS-1123 subdomain. It has the
 	// form of apimachinery's ValidateNameFunc.
 	ValidName func(name string, prefix bool) []string
+	// NamedBy is what ValidName is where it depends on the rest of the object.
+	NamedBy func(obj runtime.Object) func(name string, prefix bool) []string
 
 	// UnconditionalUpdate lets an update carry no resourceVersion;
 	// CreateOnUpdate lets PUT create (and apply create, which all kinds allow).

@@ -3,9 +3,21 @@ package registry
 import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// NameRule is the check of an object's name.
+func (k *Kind) NameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
+	switch {
+	case k.NamedBy != nil:
+		return k.NamedBy(obj)
+	case k.ValidName != nil:
+		return k.ValidName
+	}
+	return apivalidation.NameIsDNSSubdomain
+}
 
 // validLabelName wants names that are DNS labels.
 func validLabelName(name string, prefix bool) []string {
