@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -76,8 +75,8 @@ func newMetrics(s *Server) *metrics {
 		buildInfo(s.Version), &availability{s, prometheus.NewDesc("aggregator_unavailable_apiservice", "Whether an APIService cannot be asked (1).", []string{"name"}, nil)},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&objectCounts{s, prometheus.NewDesc("apiserver_resource_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)},
 	)
+	m.registry.MustRegister(s.Store.Collectors()...)
 	m.registry.MustRegister(s.Metrics...)
 	if s.flow != nil {
 		m.registry.MustRegister(s.flow.Collectors()...)
@@ -239,28 +238,5 @@ func (a *availability) Collect(ch chan<- prometheus.Metric) {
 	a.s.remotes.mu.RUnlock()
 	for name, value := range down {
 		ch <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, value, name)
-	}
-}
-
-// objectCounts asks storage when it is asked itself: kinds come and go.
-type objectCounts struct {
-	s    *Server
-	desc *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (o *objectCounts) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
-
-// Collect implements prometheus.Collector.
-func (o *objectCounts) Collect(ch chan<- prometheus.Metric) {
-	seen := map[schema.GroupResource]bool{}
-	for _, k := range o.s.Kinds.Kinds() {
-		gr := k.Stored().GroupResource()
-		col := o.s.Store.Collection(gr)
-		if col == nil || seen[gr] {
-			continue
-		}
-		seen[gr] = true
-		ch <- prometheus.MustNewConstMetric(o.desc, prometheus.GaugeValue, float64(col.Count()), gr.Group, gr.Resource)
 	}
 }

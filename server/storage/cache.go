@@ -34,6 +34,7 @@ func (c *Collection) prepare(changes []Change) []prepared {
 
 // feed takes in the changes of one delivery of the watch.
 func (c *Collection) feed(changes []Change) {
+	c.count(c.store.metrics.received, len(changes))
 	if c.holdSealed(changes) {
 		return
 	}
@@ -80,6 +81,7 @@ func (c *Collection) put(p prepared) {
 	delete(c.corrupt, p.Key)
 	if p.err != nil {
 		c.corrupt[p.Key] = p.err
+		c.count(c.store.metrics.unread, 1)
 	}
 	var prev *Item
 	if p.item == nil {
@@ -201,6 +203,7 @@ func (c *Collection) restart(items map[string]prepared, rev int64) {
 	for key, p := range items {
 		if p.err != nil {
 			c.corrupt[key] = p.err
+			c.count(c.store.metrics.unread, 1)
 			c.store.options.Log.Error("stored object cannot be read", "resource", c.resource.String(), "err", p.err)
 			continue
 		}

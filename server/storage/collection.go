@@ -65,7 +65,7 @@ func newCollection(s *Store, r Resource) *Collection {
 	return &Collection{
 		store: s, resource: r, transformer: s.options.transformer(r.GroupResource), prefix: registryPrefix + r.Prefix + "/",
 		loaded: make(chan struct{}), reading: make(chan struct{}, 1),
-		leases: leases{ttl: r.TTL, grant: s.backend.Grant},
+		leases: leases{ttl: r.TTL, grant: s.backend.Grant, full: s.metrics.leased},
 		tree:   newTree(), indexes: map[string]fieldIndex{}, corrupt: map[string]error{},
 		window: newWindow(s.options.WindowSize, s.options.WindowAge),
 	}
@@ -212,6 +212,7 @@ func (c *Collection) waitLoaded(ctx context.Context) error {
 // waitFor waits until the cache has everything up to a revision. It gives up
 // with errUnsynced.
 func (c *Collection) waitFor(ctx context.Context, rev int64) error {
+	defer c.observe(c.store.metrics.waits, time.Now())
 	if c.reached(rev) {
 		return nil
 	}

@@ -173,6 +173,19 @@ func (e *Etcd) History(ctx context.Context, prefix string, from, to int64, limit
 	}
 }
 
+// Size is that of etcd's database file.
+func (e *Etcd) Size(ctx context.Context) (int64, error) {
+	endpoint := "" // of a client inside etcd's process
+	if all := e.client.Endpoints(); len(all) > 0 {
+		endpoint = all[0]
+	}
+	status, err := e.client.Status(ctx, endpoint)
+	if err != nil {
+		return 0, etcdError(err)
+	}
+	return status.DbSize, nil
+}
+
 // Revision is the current revision.
 func (e *Etcd) Revision(ctx context.Context) (int64, error) {
 	resp, err := e.client.Get(ctx, revisionKey, clientv3.WithCountOnly())

@@ -148,6 +148,7 @@ func (s *Store) deliver(changes []Change, rev int64) {
 // load fills a collection, trying until it works.
 func (s *Store) load(ctx context.Context, c *Collection, generation int, turns chan struct{}) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		began := time.Now()
 		select {
 		case turns <- struct{}{}:
 		case <-ctx.Done():
@@ -159,9 +160,12 @@ func (s *Store) load(ctx context.Context, c *Collection, generation int, turns c
 			err = c.install(generation, items, rev)
 		}
 		if err == nil {
+			c.count(s.metrics.loads, 1)
+			c.observe(s.metrics.loading, began)
 			s.moved.ring()
 			return
 		}
+		c.count(s.metrics.failedLoads, 1)
 		if isSealed(err) {
 			c.markSealed()
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // leases hands out leases of one length. Writes of about the same time share
@@ -11,6 +13,7 @@ import (
 type leases struct {
 	ttl   time.Duration
 	grant func(context.Context, time.Duration) (int64, error)
+	full  prometheus.Observer // of how many keys shared a lease
 
 	mu   sync.Mutex // protects the fields below; held while a lease is made
 	last int64
@@ -42,6 +45,9 @@ func (l *leases) lease(ctx context.Context) (int64, error) {
 	id, err := l.grant(ctx, length)
 	if err != nil {
 		return 0, err
+	}
+	if l.keys > 0 {
+		l.full.Observe(float64(l.keys))
 	}
 	l.last, l.ends, l.keys = id, now.Add(length), 1
 	return id, nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,17 +38,23 @@ func (c *Collection) Get(ctx context.Context, namespace, name, rv string) (*Item
 func (c *Collection) await(ctx context.Context, rv string, wanted int64) error {
 	switch {
 	case rv == "":
-		if err := c.waitLoaded(ctx); err != nil {
-			return err
-		}
-		if !c.isSynced() {
-			return errUnsynced
-		}
-		return c.fresh(ctx)
+		err := c.awaitNow(ctx)
+		c.count(c.store.metrics.consistent, 1, strconv.FormatBool(err == nil), strconv.FormatBool(errors.Is(err, errUnsynced)))
+		return err
 	case wanted == 0:
 		return c.waitLoaded(ctx)
 	}
 	return c.atLeast(ctx, wanted)
+}
+
+func (c *Collection) awaitNow(ctx context.Context) error {
+	if err := c.waitLoaded(ctx); err != nil {
+		return err
+	}
+	if !c.isSynced() {
+		return errUnsynced
+	}
+	return c.fresh(ctx)
 }
 
 // getDirect reads one object from etcd; outdated is as in decodeItem.
@@ -148,22 +156,27 @@ func (c *Collection) listAt(ctx context.Context, o ListOptions, rev int64, start
 // listIndexed picks by a field that is indexed.
 func (c *Collection) listIndexed(s Selection, field, value string) *Page {
 	items, rev := c.indexed(field, value)
+	fetched := len(items)
 	items = slices.DeleteFunc(items, func(i *Item) bool { return !s.matches(i) })
+	c.countList("watch_cache", "f:"+field, fetched, 0, len(items))
 	return &Page{Items: items, Revision: rev}
 }
 
 // page walks a snapshot from start (below the listed prefix) on.
 func (c *Collection) page(s snapshot, o ListOptions, start string) *Page {
 	p := &Page{Revision: s.rev}
+	fetched := 0
+	defer func() { c.countList("watch_cache", "", fetched, 0, len(p.Items)) }()
 	if name := o.name(); name != "" && start == "" && (o.namespace() != "" || !c.resource.Namespaced) {
 		if i, ok := s.tree.Get(&Item{key: c.key(o.namespace(), name)}); ok && o.matches(i) {
-			p.Items = []*Item{i}
+			p.Items, fetched = []*Item{i}, 1
 		}
 		return p
 	}
 	scope := c.scope(o.Namespace)
 	var more int64
 	s.tree.AscendGreaterOrEqual(&Item{key: scope + start}, func(i *Item) bool {
+		fetched++
 		switch {
 		case !strings.HasPrefix(i.key, scope):
 			return false
@@ -200,6 +213,11 @@ func (c *Collection) listDirect(ctx context.Context, o ListOptions, rev int64, s
 	scope := c.scope(o.Namespace)
 	from, end := scope+start, after(scope)
 	p := &Page{}
+	fetched, evaluated := 0, 0
+	defer func(began time.Time) {
+		c.countList("etcd", "", fetched, evaluated, len(p.Items))
+		c.observe(c.store.metrics.listing, began, "false")
+	}(time.Now())
 	for {
 		limit := int64(directPage)
 		if o.Limit > 0 && o.everything() {
@@ -209,13 +227,13 @@ func (c *Collection) listDirect(ctx context.Context, o ListOptions, rev int64, s
 		if err != nil {
 			return nil, err
 		}
-		rev, p.Revision = r.Revision, r.Revision
+		rev, p.Revision, fetched = r.Revision, r.Revision, fetched+len(r.KVs)
 		for n := range r.KVs {
 			item, _, err := c.decode(ctx, &r.KVs[n])
 			if err != nil {
 				return nil, err
 			}
-			if !o.matches(item) {
+			if evaluated++; !o.matches(item) {
 				continue
 			}
 			p.Items = append(p.Items, item)

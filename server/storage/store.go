@@ -58,8 +58,9 @@ func setDefault[T comparable](field *T, value T) {
 // of the whole prefix feeds them all (follow.go), so a kind that nobody uses
 // costs nothing, and every kind's revision moves on with every write.
 type Store struct {
-	backend   Backend
+	backend   *measured
 	options   Options
+	metrics   *metrics
 	revisions *revisionReader
 
 	// progress is the revision up to which the watch has delivered
@@ -82,12 +83,14 @@ type Store struct {
 // New makes a store without kinds. Add them, then Run it.
 func New(backend Backend, o Options) *Store {
 	o.setDefaults()
-	return &Store{
-		backend: backend, options: o,
-		revisions:   newRevisionReader(backend.Revision),
+	s := &Store{
+		options: o, metrics: newMetrics(),
 		collections: map[schema.GroupResource]*Collection{},
 		byPrefix:    map[string]*Collection{},
 	}
+	s.backend = &measured{backend, s.metrics, s.find}
+	s.revisions = newRevisionReader(s.backend.Revision)
+	return s
 }
 
 // Add makes the collection of a resource, at any time. A resource that is

@@ -86,6 +86,7 @@ func (c *Collection) startWatch(ctx context.Context, o WatchOptions) (*Watcher, 
 		if w.initial == nil {
 			w.initial = c.page(snap, ListOptions{Selection: w.sel}, "").Items
 		}
+		c.count(c.store.metrics.initial, len(w.initial))
 	}
 	return w, nil
 }
@@ -255,7 +256,7 @@ func (w *Watcher) collect() (events []Event, more bool, err error) {
 		return w.collectTopic(win)
 	}
 	if w.pos < win.first {
-		return nil, false, errTooOld(w.rev, win.start)
+		return nil, false, w.outrun(win)
 	}
 	end := min(win.next, w.pos+maxBatch)
 	for ; w.pos < end; w.pos++ {
@@ -270,12 +271,12 @@ func (w *Watcher) collect() (events []Event, more bool, err error) {
 func (w *Watcher) collectTopic(win *window) (events []Event, more bool, err error) {
 	t := w.topic
 	if t.dropped >= w.pos {
-		return nil, false, errTooOld(w.rev, win.start)
+		return nil, false, w.outrun(win)
 	}
 	n, _ := slices.BinarySearch(t.numbers, w.pos)
 	for _, number := range t.numbers[n:] {
 		if number < win.first {
-			return nil, false, errTooOld(w.rev, win.start)
+			return nil, false, w.outrun(win)
 		}
 		if len(events) == maxBatch {
 			return events, true, nil
@@ -286,6 +287,12 @@ func (w *Watcher) collectTopic(win *window) (events []Event, more bool, err erro
 	w.pos = win.next
 	w.rev = max(w.rev, w.c.at())
 	return events, false, nil
+}
+
+// outrun ends a watcher that was too slow.
+func (w *Watcher) outrun(win *window) error {
+	w.c.count(w.c.store.metrics.outrun, 1)
+	return errTooOld(w.rev, win.start)
 }
 
 // look adds a change to the events if it concerns the selection.

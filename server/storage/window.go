@@ -38,6 +38,7 @@ type window struct {
 	topics      map[string]map[string]*topic // by field and value
 	stirred     []*topic                     // with changes since the last ring
 	watchers    int                          // of everything
+	grew        int                          // times that it made room for more
 	grown       crowdBell
 }
 
@@ -101,6 +102,7 @@ func (w *window) makeRoom(now time.Time) {
 	switch full := w.next-w.first == int64(len(w.slots)); {
 	case full && len(w.slots) < w.limit:
 		w.resize(2 * len(w.slots))
+		w.grew++
 	case full:
 		w.forget()
 	}
