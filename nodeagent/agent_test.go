@@ -24,20 +24,20 @@ import (
 
 // lab is an agent on a simulated runtime, with an API in memory.
 type lab struct {
-	*testing.T
+	testing.TB
 	api     *fake.Clientset
 	runtime *simulate.Runtime
 	config  Config
 	stop    func()
 }
 
-func newLab(t *testing.T) *lab {
+func newLab(t testing.TB) *lab {
 	t.Helper()
 	machine, err := simulate.New("10.128.0.0/24")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{T: t, api: fake.NewClientset(), runtime: machine}
+	l := &lab{TB: t, api: fake.NewClientset(), runtime: machine}
 	next := 0
 	l.api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
@@ -70,7 +70,7 @@ func (l *lab) start() {
 }
 
 // until waits for a condition and says what was last seen when it never comes.
-func until[T any](t *testing.T, what string, look func() (T, bool)) T {
+func until[T any](t testing.TB, what string, look func() (T, bool)) T {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
 	for {
@@ -118,7 +118,7 @@ func isReady(p *corev1.Pod) bool {
 
 func (l *lab) untilReady(name string) *corev1.Pod {
 	l.Helper()
-	return until(l.T, name+" ready", func() (*corev1.Pod, bool) { p := l.pod(name); return p, isReady(p) })
+	return until(l.TB, name+" ready", func() (*corev1.Pod, bool) { p := l.pod(name); return p, isReady(p) })
 }
 
 func TestNodeBecomesReady(t *testing.T) {
@@ -169,7 +169,7 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 
 func (l *lab) untilEmpty() {
 	l.Helper()
-	until(l.T, "runtime empty", func() (string, bool) {
+	until(l.TB, "runtime empty", func() (string, bool) {
 		sandboxes, _ := l.runtime.ListPodSandbox(context.Background(), nil)
 		containers, _ := l.runtime.ListContainers(context.Background(), nil)
 		return fmt.Sprint(len(sandboxes), " sandboxes, ", len(containers), " containers"), len(sandboxes)+len(containers) == 0

@@ -31,7 +31,7 @@ func (l *lab) resize(name, cpu string) {
 
 func (l *lab) untilResized(name, cpu string) *corev1.Pod {
 	l.Helper()
-	return until(l.T, name+" resized", func() (*corev1.Pod, bool) {
+	return until(l.TB, name+" resized", func() (*corev1.Pod, bool) {
 		p := l.pod(name)
 		if p == nil || len(p.Status.ContainerStatuses) == 0 {
 			return p, false

@@ -229,7 +229,8 @@ func (a *Agent) readLog(ctx context.Context, c containerStatus, opts *crilogs.Lo
 func readOptions(o *corev1.PodLogOptions) *crilogs.LogOptions {
 	out := &crilogs.LogOptions{TailLines: o.TailLines, LimitBytes: o.LimitBytes, Follow: o.Follow, Timestamp: o.Timestamps}
 	if o.SinceSeconds != nil {
-		out.Since = time.Now().Add(-time.Duration(*o.SinceSeconds) * time.Second)
+		now := time.Now() // of which no Duration could be taken that is long enough
+		out.Since = time.Unix(now.Unix()-*o.SinceSeconds, int64(now.Nanosecond()))
 	}
 	if o.SinceTime != nil {
 		out.Since = o.SinceTime.Time
@@ -245,7 +246,7 @@ func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
 	o := &corev1.PodLogOptions{Follow: isOn(q, "follow"), Previous: isOn(q, "previous"), Timestamps: isOn(q, "timestamps")}
 	for name, field := range map[string]**int64{"tailLines": &o.TailLines, "limitBytes": &o.LimitBytes, "sinceSeconds": &o.SinceSeconds} {
 		text := q.Get(name)
-		if text == "" {
+		if text == "" || name == "tailLines" && text == "all" {
 			continue
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -253,9 +254,6 @@ func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
 			return nil, fmt.Errorf("%s: invalid value %q", name, text)
 		}
 		*field = ptr.To(n)
-	}
-	if tail := q.Get("tailLines"); tail == "all" {
-		o.TailLines = nil
 	}
 	if text := q.Get("sinceTime"); text != "" {
 		t, err := time.Parse(time.RFC3339, text)

@@ -54,7 +54,7 @@ func newWholeLab(t *testing.T) *lab {
 
 func (l *lab) untilFile(path, want string) {
 	l.Helper()
-	until(l.T, path, func() (string, bool) {
+	until(l.TB, path, func() (string, bool) {
 		data, _ := os.ReadFile(filepath.Join(l.config.RootDir, "pods", path))
 		return string(data), string(data) == want
 	})
@@ -124,12 +124,12 @@ func (l *lab) giveNode(name corev1.ResourceName, amount string) {
 	l.Helper()
 	ctx := context.Background()
 	nodes := l.api.CoreV1().Nodes()
-	until(l.T, "a node", func() (*corev1.Node, bool) {
+	until(l.TB, "a node", func() (*corev1.Node, bool) {
 		n, err := nodes.Get(ctx, "node-1", metav1.GetOptions{})
 		return n, err == nil
 	})
 	patch := []byte(fmt.Sprintf(`{"status":{"capacity":{%q:%q}}}`, name, amount))
-	until(l.T, "the resource to be offered", func() (*corev1.Node, bool) {
+	until(l.TB, "the resource to be offered", func() (*corev1.Node, bool) {
 		// Again and again, since a watch of the fake may begin late.
 		n, err := nodes.Patch(ctx, "node-1", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		if err != nil {
