@@ -53,11 +53,13 @@ soak: ## Let readers, writers and mishaps loose on three API servers, for SOAK (
 	go test -count=1 -timeout 0 -run TestConsistency ./server -args -soak=$(or $(SOAK),10m) -seed=$(or $(SEED),0)
 
 # An hour in all, unless FUZZTIME says otherwise.
-fuzz: ## Fuzz decoders, patches, continue tokens and whole requests (FUZZTIME=15m for each)
-	go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),15m) ./server
-	go test -run '^$$' -fuzz FuzzRequest -fuzztime $(or $(FUZZTIME),15m) ./server
-	go test -run '^$$' -fuzz FuzzPatch -fuzztime $(or $(FUZZTIME),15m) ./server/patch
-	go test -run '^$$' -fuzz FuzzContinue -fuzztime $(or $(FUZZTIME),15m) ./server/storage
+fuzz: ## Fuzz decoders, patches, continue tokens, requests and streams (FUZZTIME=10m for each)
+	go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),10m) ./server
+	go test -run '^$$' -fuzz FuzzRequest -fuzztime $(or $(FUZZTIME),10m) ./server
+	go test -run '^$$' -fuzz FuzzPatch -fuzztime $(or $(FUZZTIME),10m) ./server/patch
+	go test -run '^$$' -fuzz FuzzContinue -fuzztime $(or $(FUZZTIME),10m) ./server/storage
+	go test -run '^$$' -fuzz FuzzMessages -fuzztime $(or $(FUZZTIME),10m) ./server/stream
+	go test -run '^$$' -fuzz FuzzRequest -fuzztime $(or $(FUZZTIME),10m) ./nodeagent
 
 clients: build ## Run helm and an operator, unmodified, against a simulated cluster
 	go test -C test/clients -count=1 -timeout 15m . -args -orrery=$(CURDIR)/bin/orrery

@@ -31,10 +31,14 @@ const (
 
 	maxSubscriptions = 64
 	maxMessage       = 64 << 10
+	maxQueue         = 1000 // answers to messages that are not taken
 	compressFrom     = 4 << 10
 )
 
-var errAge = errors.New("connection is old")
+var (
+	errAge  = errors.New("connection is old")
+	errDeaf = errors.New("client asks and does not listen")
+)
 
 // connection is one client. Its reader is run itself; the writer and the
 // subscriptions are goroutines that run waits for.
@@ -89,13 +93,26 @@ func (c *connection) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var ask api.Ask
-		if err := json.Unmarshal(data, &ask); err != nil {
-			c.send(tell{Type: "error", Error: &api.Error{Code: http.StatusBadRequest, Message: "not a message of " + api.StreamProtocol + ": " + err.Error()}})
-			continue
+		if err := c.receive(ctx, data); err != nil {
+			return err
 		}
+	}
+}
+
+// receive handles one message. It fails if the client asks without ever listening.
+func (c *connection) receive(ctx context.Context, data []byte) error {
+	var ask api.Ask
+	if err := json.Unmarshal(data, &ask); err != nil {
+		c.send(tell{Type: "error", Error: &api.Error{Code: http.StatusBadRequest, Message: "not a message of " + api.StreamProtocol + ": " + err.Error()}})
+	} else {
 		c.handle(ctx, ask)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) >= maxQueue {
+		return errDeaf
+	}
+	return nil
 }
 
 func (c *connection) handle(ctx context.Context, ask api.Ask) {
@@ -217,16 +234,7 @@ func (c *connection) ping() error {
 }
 
 func (c *connection) flush() error {
-	c.mu.Lock()
-	queue := c.queue
-	c.queue = nil
-	ids := slices.Sorted(maps.Keys(c.subs))
-	subs := make([]*subscription, len(ids))
-	for i, id := range ids {
-		subs[i] = c.subs[id].subscription
-	}
-	c.mu.Unlock()
-
+	queue, subs := c.waiting()
 	for _, t := range queue {
 		if err := c.put(t); err != nil {
 			return err
@@ -248,6 +256,20 @@ func (c *connection) flush() error {
 		}
 	}
 	return nil
+}
+
+// waiting takes the queue, and tells which subscriptions may have something.
+func (c *connection) waiting() ([]tell, []*subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queue := c.queue
+	c.queue = nil
+	ids := slices.Sorted(maps.Keys(c.subs))
+	subs := make([]*subscription, len(ids))
+	for i, id := range ids {
+		subs[i] = c.subs[id].subscription
+	}
+	return queue, subs
 }
 
 func (c *connection) put(t tell) error {
