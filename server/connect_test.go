@@ -120,6 +120,10 @@ func withNode(t *testing.T, c *cluster) {
 	if err := pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Target: corev1.ObjectReference{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// The server looks for agents in its cache, which knows the node after this.
+	if _, err := c.client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestLogs(t *testing.T) {
