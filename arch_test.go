@@ -25,8 +25,8 @@ var mayImport = map[string][]string{
 	"scheduler/plugins":      {"api"},
 	"controllers":            {"client", "api"},
 	"dns":                    {"client", "api"},
-	"tui":                    {"client", "api"},
-	"web":                    {"client", "api"},
+	"tui":                    {"why", "client", "api"},
+	"web":                    {"why", "client", "api"},
 	"nodeagent":              {"nodeagent/*", "client", "api"},
 	"nodeagent/runtime":      {"nodeagent/helper/built", "api"},
 	"nodeagent/volume":       {"api"},
@@ -36,7 +36,8 @@ var mayImport = map[string][]string{
 	"nodeagent/helper":       {},
 	"nodeagent/helper/built": {},
 	"nodeagent/helper/pause": {},
-	"server":                 {"server/*", "api"},
+	"why":                    {"scheduler/plugins", "api"}, // the scheduler's rules, asked again
+	"server":                 {"server/*", "why", "api"},
 	"server/registry":        {"api"},
 	"server/storage":         {"api"},
 	"server/patch":           {"api"},
@@ -50,7 +51,7 @@ var mayImport = map[string][]string{
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
-	"cmd":                    {"cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
+	"cmd":                    {"cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "why", "client", "api"},
 }
 
 // forbidden are the programs that this project is here to write; their

@@ -130,7 +130,8 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Audit:              auditor,
 		CBOR:               o.cbor,
 		Components:         o.components,
-		Extra:              o.extra(parts, map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass}),
+		Extra:              o.extra(parts, map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass, api.WhyPath: server.NewWhy(store, authz)}),
+		Own:                []string{api.StreamPath, api.WhyPath},
 		Public:             map[string]http.Handler{web.Prefix: dashboard},
 		Log:                log,
 	}

@@ -106,6 +106,9 @@ type Config struct {
 	// in what is below): the row stream. Public ones are in front of it: the
 	// dashboard.
 	Extra, Public map[string]http.Handler
+	// Own are paths of Extra whose handlers ask themselves what the user may do:
+	// anybody who is known may call them.
+	Own []string
 
 	Log *slog.Logger
 }

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/server/registry"
+	"orrery.dev/server/storage"
+	"orrery.dev/why"
+)
+
+// NewWhy answers api.WhyPath out of the cache. Mount it behind authentication
+// but not behind authorisation: it asks for each object and list itself.
+func NewWhy(store *storage.Store, authz authorizer.UnconditionalAuthorizer) http.Handler {
+	return why.Handler(func(r *http.Request) why.Reader {
+		return whyReader(r.Context(), store, authz, registry.UserFrom(r.Context()))
+	})
+}
+
+// whyReader reads with the rights of a user.
+func whyReader(ctx context.Context, store *storage.Store, authz authorizer.UnconditionalAuthorizer, who user.Info) why.Reader {
+	may := func(verb string, k schema.GroupVersionResource, namespace, name string) error {
+		a := &authorizer.AttributesRecord{User: who, Verb: verb, APIGroup: k.Group, APIVersion: k.Version, Resource: k.Resource,
+			Namespace: namespace, Name: name, ResourceRequest: true}
+		decision, reason, err := authz.Authorize(ctx, a)
+		switch {
+		case decision == authorizer.DecisionAllow:
+			return nil
+		case err != nil:
+			return apierrors.NewInternalError(err)
+		}
+		return errForbidden(a, reason)
+	}
+	list := func(k schema.GroupVersionResource, namespace string) ([]*storage.Item, error) {
+		collection := store.Collection(k.GroupResource())
+		if collection == nil {
+			return nil, apierrors.NewNotFound(k.GroupResource(), "")
+		}
+		page, err := collection.List(ctx, storage.ListOptions{Selection: storage.Selection{Namespace: namespace}, ResourceVersion: "0"})
+		if err != nil {
+			return nil, err
+		}
+		return page.Items, nil
+	}
+	return why.Reader{
+		Get: func(k schema.GroupVersionResource, namespace, name string) (runtime.Object, error) {
+			if err := may("get", k, namespace, name); err != nil {
+				return nil, err
+			}
+			collection := store.Collection(k.GroupResource())
+			if collection == nil {
+				return nil, apierrors.NewNotFound(k.GroupResource(), name)
+			}
+			item, err := collection.Get(ctx, namespace, name, "0")
+			if err != nil {
+				return nil, err
+			}
+			return item.Object(), nil
+		},
+		List: func(k schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
+			if err := may("list", k, namespace, ""); err != nil {
+				return nil, err
+			}
+			items, err := list(k, namespace)
+			if err != nil {
+				return nil, err
+			}
+			objects := make([]runtime.Object, len(items))
+			for i, item := range items {
+				objects[i] = item.Object()
+			}
+			return objects, nil
+		},
+		// Their names alone are no secret from those who may see something in them.
+		Namespaces: func() ([]string, error) {
+			items, err := list(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
+			names := make([]string, len(items))
+			for i, item := range items {
+				names[i] = item.Name
+			}
+			return names, err
+		},
+	}
+}

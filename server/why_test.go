@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/api"
+	"orrery.dev/client"
+	"orrery.dev/why"
+)
+
+// TestWhyWithTheUsersRights asks for the same chain as an administrator, as a
+// user who may read one namespace but no quotas, and as nobody in particular;
+// over the cache and over a client.
+func TestWhyWithTheUsersRights(t *testing.T) {
+	const bobsOwn = "default"
+	may := authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "bob" && a.IsReadOnly() && a.GetNamespace() == bobsOwn && a.GetResource() != "resourcequotas" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return onlyAdmins(ctx, a)
+	})
+	c := start(t, func(c *Config) {
+		c.Authorizer, c.Own = may, []string{api.WhyPath}
+		c.Extra = map[string]http.Handler{api.WhyPath: NewWhy(c.Store, may)}
+	})
+	ctx := context.Background()
+	apps := c.client.AppsV1()
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
+	d, err := apps.Deployments("default").Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}, metav1.CreateOptions{})
+	must(t, err)
+	d.Status.ObservedGeneration = d.Generation
+	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate",
+		Message: `pods "web-1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=5, limited: pods=5`}}
+	_, err = apps.Deployments("default").UpdateStatus(ctx, d, metav1.UpdateOptions{})
+	must(t, err)
+	_, err = c.client.CoreV1().Services("default").Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "slip"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "wbe"}, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	must(t, err)
+	of := "?group=apps&resource=deployments&namespace=default&name=web"
+	for user, quota := range map[string]bool{"admin": true, "bob": false} {
+		c.await(user+" is told of the quota", func() bool { // the cache follows
+			var w api.Why
+			return askWhy(t, c, user, of, &w) == http.StatusOK && w.State == api.WhyBroken && w.Links[0].State == api.WhyBroken
+		})
+		var found api.Troubles
+		if code := askWhy(t, c, user, "", &found); code != http.StatusOK || len(found.Items) != 2 || (len(found.Unread) == 0) != quota {
+			t.Errorf("%s: %d, troubles %+v", user, code, found)
+		}
+	}
+	if code := askWhy(t, c, "bob", "?resource=pods&namespace=kube-system&name=x", nil); code != http.StatusForbidden {
+		t.Errorf("a pod of another namespace: %d", code)
+	}
+	if code := askWhy(t, c, "", of, nil); code != http.StatusForbidden {
+		t.Errorf("nobody: %d", code)
+	}
+	overAClient(t, c)
+}
+
+// overAClient has the same rules read through the API, as faces outside of the
+// server do.
+func overAClient(t *testing.T, c *cluster) {
+	ctx := t.Context()
+	bob := rest.CopyConfig(c.config)
+	bob.BearerToken = "bob"
+	objects, err := client.NewObjects(bob)
+	must(t, err)
+	reader := why.Reader{
+		Get: func(k schema.GroupVersionResource, namespace, name string) (runtime.Object, error) {
+			return objects.Get(ctx, k, namespace, name)
+		},
+		List: func(k schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
+			return objects.List(ctx, k, namespace)
+		},
+	}
+	w, err := why.Explain(reader, api.ObjectRef{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"}, time.Now())
+	if err != nil || w.Links[0].State != api.WhyBroken {
+		t.Errorf("over a client: %v %+v", err, w)
+	}
+	if _, err := why.Explain(reader, api.ObjectRef{Resource: "pods", Namespace: "kube-system", Name: "x"}, time.Now()); !apierrors.IsForbidden(err) {
+		t.Errorf("over a client, elsewhere: %v", err)
+	}
+}
+
+func askWhy(t *testing.T, c *cluster, user, query string, into any) int {
+	t.Helper()
+	req, err := http.NewRequest("GET", c.url+api.WhyPath+query, nil)
+	must(t, err)
+	if user != "" {
+		req.Header.Set("Authorization", "Bearer "+user)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if into != nil && resp.StatusCode == http.StatusOK {
+		must(t, json.NewDecoder(resp.Body).Decode(into))
+	}
+	return resp.StatusCode
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
