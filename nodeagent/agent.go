@@ -56,9 +56,9 @@ type Config struct {
 	// known and whenever it changes: the network can then be configured.
 	PodCIDR func(ctx context.Context, podCIDR string) error
 
-	// Simulated leaves the machine alone: no volumes, cgroups, probes or host
-	// files, and a server of its own only where it has a certificate. The node's
-	// size is then Capacity.
+	// Simulated leaves the machine alone: no volumes, cgroups or host files, no
+	// probes that leave it, and a server of its own only where it has a
+	// certificate. The node's size is then Capacity.
 	Simulated bool
 	Capacity  corev1.ResourceList
 	// Pods and Events are shared by the agents of one process; without them
@@ -152,6 +152,7 @@ func newAgent(ctx context.Context, cfg Config) (*Agent, error) {
 		a.events = &record.FakeRecorder{}
 	}
 	if cfg.Simulated {
+		a.probes = probe.NewSet(probe.Config{Ask: pretendProbe, Changed: a.pods.wake, Tell: a.probeTold})
 		return a, nil
 	}
 	if a.clients != nil {
@@ -215,9 +216,7 @@ func (a *Agent) run(ctx context.Context) error {
 	wg.Wait()
 	a.pods.close()
 	a.wg.Wait()
-	if a.probes != nil {
-		a.probes.Close()
-	}
+	a.probes.Close()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -289,6 +289,50 @@ func TestImagePullBackOff(t *testing.T) {
 	}
 }
 
+// A simulated pod fails as a real one does: for a Secret that is not there, and
+// where it is told to, by its probes.
+func TestSimulatedFaults(t *testing.T) {
+	l := newLab(t)
+	waits := func(name, reason, message string) {
+		until(t, name+" waits", func() (any, bool) {
+			p := l.pod(name)
+			if p == nil || len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Waiting == nil {
+				return p, false
+			}
+			w := p.Status.ContainerStatuses[0].State.Waiting
+			return w, w.Reason == reason && w.Message == message
+		})
+	}
+	variable := pod(corev1.RestartPolicyAlways, "a")
+	variable.Name, variable.UID = "variable", "variable"
+	variable.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
+	l.create(variable)
+	waits("variable", "CreateContainerConfigError", `secret "s" not found`)
+	mounted := pod(corev1.RestartPolicyAlways, "a")
+	mounted.Name, mounted.UID = "mounted", "mounted"
+	mounted.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
+	l.create(mounted)
+	waits("mounted", "ContainerCreating", "")
+	probed := pod(corev1.RestartPolicyAlways, "a")
+	probed.Name, probed.UID = "probed", "probed"
+	probed.Annotations = map[string]string{simulate.ProbeError: "connection refused"}
+	probed.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1}
+	l.create(probed)
+	until(t, "probed runs", func() (any, bool) {
+		p := l.pod("probed")
+		return p, p != nil && p.Status.Phase == corev1.PodRunning
+	})
+	if _, err := l.api.CoreV1().Secrets("ns").Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"variable", "mounted"} {
+		until(t, name+" is ready once the Secret is there", func() (any, bool) { p := l.pod(name); return p, isReady(p) })
+	}
+	if isReady(l.pod("probed")) {
+		t.Error("a pod is ready though its probe fails")
+	}
+}
+
 const manifest = `apiVersion: v1
 kind: Pod
 metadata: {name: web, namespace: ns}

@@ -137,18 +137,15 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, h have, s
 	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {
 		config.StopSignal = runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+string(*c.Lifecycle.StopSignal)])
 	}
-	if a.cfg.Simulated {
-		for _, e := range c.Env { // what comes from elsewhere is not looked up
-			config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(e.Value)})
-		}
-		return config, nil
-	}
 	env, err := w.environment(ctx, pod, c, sb.ips)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range env {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
+	if a.cfg.Simulated {
+		return config, nil
 	}
 	values := envLookup(env)
 	for _, word := range c.Command {

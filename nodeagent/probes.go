@@ -10,6 +10,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 
 	"orrery.dev/nodeagent/probe"
+	"orrery.dev/nodeagent/simulate"
 )
 
 // syncProbes has the probes of running containers run.
@@ -55,6 +56,15 @@ func (a *Agent) probeExec(ctx context.Context, id string, command []string, time
 		return false, err.Error(), nil
 	}
 	return false, "", err
+}
+
+// failsProbes reports whether the probes of a simulated pod are to fail. Those of
+// others would pass, so they are not made at all.
+func failsProbes(pod *corev1.Pod) bool { return pod.Annotations[simulate.ProbeError] != "" }
+
+func pretendProbe(t probe.Target) (ok bool, output string) {
+	output = t.Pod.Annotations[simulate.ProbeError]
+	return output == "", output
 }
 
 func (a *Agent) probeTold(pod *corev1.Pod, container, reason, text string) {

@@ -27,10 +27,12 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, attempt uint3
 		w.event(pod, corev1.EventTypeWarning, "NetworkNotReady", "network is not ready: container runtime network not ready: "+*down)
 		return &startError{reason: "ContainerCreating", until: time.Now().Add(time.Second)}
 	}
-	if !w.a.cfg.Simulated {
-		if err := w.prepare(ctx, pod); err != nil {
-			return err
-		}
+	prepare := w.prepare
+	if w.a.cfg.Simulated {
+		prepare = w.pretendVolumes
+	}
+	if err := prepare(ctx, pod); err != nil {
+		return err
 	}
 	handler, err := w.a.runtimeHandler(ctx, pod)
 	if err != nil {
@@ -71,6 +73,26 @@ func (w *worker) prepare(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	return w.mountVolumes(ctx, pod)
+}
+
+// pretendVolumes mounts nothing, but no pod gets past a Secret or ConfigMap that
+// is not there.
+func (w *worker) pretendVolumes(ctx context.Context, pod *corev1.Pod) error {
+	get := &objects{a: w.a}
+	for _, v := range pod.Spec.Volumes {
+		var err error
+		switch {
+		case v.Secret != nil && !isTrue(v.Secret.Optional):
+			_, err = get.Secret(ctx, pod.Namespace, v.Secret.SecretName)
+		case v.ConfigMap != nil && !isTrue(v.ConfigMap.Optional):
+			_, err = get.ConfigMap(ctx, pod.Namespace, v.ConfigMap.Name)
+		}
+		if err != nil {
+			w.mountFailed(ctx, pod, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err))
+			return &startError{reason: "ContainerCreating", message: ""}
+		}
+	}
+	return nil
 }
 
 // mountVolumes sets up the pod's volumes.

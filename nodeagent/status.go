@@ -222,7 +222,7 @@ func (w *worker) readiness(pod *corev1.Pod, c *corev1.Container, h have, cur con
 	p, probed := h.probed[c.Name]
 	probed = probed && p.id == cur.id
 	started, ready := c.StartupProbe == nil, c.ReadinessProbe == nil
-	if w.a.cfg.Simulated {
+	if w.a.cfg.Simulated && !failsProbes(pod) {
 		started, ready = true, true
 	} else if probed {
 		started, ready = p.started, p.ready

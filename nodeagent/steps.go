@@ -131,9 +131,7 @@ func (w *worker) firstHook(id string) bool {
 // killOne runs a container's preStop hook and stops it. The hook's time counts
 // against the grace, but two seconds are always left.
 func (w *worker) killOne(ctx context.Context, pod *corev1.Pod, v victim) error {
-	if w.a.probes != nil {
-		w.a.probes.Stop(w.uid, v.name, v.id)
-	}
+	w.a.probes.Stop(w.uid, v.name, v.id)
 	w.containerEvent(pod, v.name, corev1.EventTypeNormal, "Killing", v.why)
 	grace := v.grace
 	if v.hasHook() {
@@ -167,9 +165,7 @@ func (w *worker) drop(ctx context.Context, h have) error {
 // when the pod is wanted no more. It may have to be repeated: over is true when
 // nothing is left.
 func (w *worker) finish(ctx context.Context, wa want, h have, orphan bool) (again time.Time, over bool) {
-	if w.a.probes != nil {
-		w.a.probes.Forget(w.uid)
-	}
+	w.a.probes.Forget(w.uid)
 	retry := time.Now().Add(2 * time.Second)
 	if !w.finished {
 		if err := w.release(ctx); err != nil {

@@ -220,9 +220,7 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 			return time.Now().Add(2 * time.Second), false
 		}
 		have.stalled = maps.Clone(w.stalled)
-		if w.a.probes != nil {
-			have.probed = w.probeResults(have)
-		}
+		have.probed = w.probeResults(have)
 		w.last = have
 		now := time.Now()
 		want, orphan := w.want(have, now)
@@ -330,6 +328,9 @@ func (w *worker) startTime() time.Time {
 func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now time.Time) time.Time {
 	again := s.at
 	if w.a.cfg.Simulated {
+		if failsProbes(pod) {
+			w.syncProbes(pod, h)
+		}
 		return again
 	}
 	w.syncProbes(pod, h)

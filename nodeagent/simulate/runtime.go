@@ -10,6 +10,7 @@
 //	simulate.orrery.dev/run-for: 30s     they end after that time (pods of Jobs: 2s)
 //	simulate.orrery.dev/exit-code: "1"   with that code
 //	simulate.orrery.dev/pull-error: "…"  their images cannot be pulled
+//	simulate.orrery.dev/probe-error: "…" their probes fail, saying this
 //	simulate.orrery.dev/log-rate: "100"  they log that many lines a second (0: none)
 package simulate
 
@@ -29,10 +30,11 @@ import (
 
 // The annotations that steer containers.
 const (
-	RunFor    = "simulate.orrery.dev/run-for"
-	ExitCode  = "simulate.orrery.dev/exit-code"
-	PullError = "simulate.orrery.dev/pull-error"
-	LogRate   = "simulate.orrery.dev/log-rate"
+	RunFor     = "simulate.orrery.dev/run-for"
+	ExitCode   = "simulate.orrery.dev/exit-code"
+	PullError  = "simulate.orrery.dev/pull-error"
+	ProbeError = "simulate.orrery.dev/probe-error"
+	LogRate    = "simulate.orrery.dev/log-rate"
 )
 
 // kindAnnotation is what the node agent writes on a container to tell what sort
