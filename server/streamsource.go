@@ -235,6 +235,8 @@ func ageColumns(k *registry.Kind) map[int]bool {
 func timeCell(cell any) any {
 	var t time.Time
 	switch c := cell.(type) {
+	case registry.Aged:
+		t = c.Since.Time
 	case metav1.Time:
 		t = c.Time
 	case *metav1.Time:

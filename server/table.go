@@ -86,6 +86,8 @@ func (c *call) rawCells(obj runtime.Object) []any {
 
 func printCell(cell any) any {
 	switch t := cell.(type) {
+	case registry.Aged:
+		return t.Words(time.Now())
 	case registry.Words:
 		return t(time.Now())
 	case metav1.Time:

@@ -100,7 +100,7 @@ func encodeCells(cells []any) ([]byte, error) {
 			cell = *p
 		}
 		switch t := cell.(type) {
-		case registry.Words:
+		case registry.Words, registry.Aged:
 			return nil, nil
 		case metav1.Time:
 			if !t.IsZero() {

@@ -170,9 +170,9 @@ func eventRow(e *corev1.Event) []any {
 	}
 	var seen any = last
 	if count > 1 {
-		seen = Words(func(now time.Time) string {
+		seen = Aged{Since: last, Words: func(now time.Time) string {
 			return fmt.Sprintf("%s (x%d over %s)", api.Age(last.Time, now), count, api.Age(first.Time, now))
-		})
+		}}
 	}
 	component, host := e.Source.Component, e.Source.Host
 	if component == "" {

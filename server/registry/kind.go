@@ -126,6 +126,13 @@ type Kind struct {
 // Words is a cell whose text changes with the time, beyond an age.
 type Words func(now time.Time) string
 
+// Aged are words about the time since something: where there is a clock that
+// runs on, the time itself is shown.
+type Aged struct {
+	Words
+	Since metav1.Time
+}
+
 // Column is a column of the Table form.
 type Column = metav1.TableColumnDefinition
 
