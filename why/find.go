@@ -45,7 +45,8 @@ func Find(reader Reader, namespaces []string, now time.Time) (*api.Troubles, err
 		}
 	}
 	slices.SortStableFunc(found.Items, func(a, b api.Trouble) int {
-		return cmp.Or(cmp.Compare(severity[a.State], severity[b.State]), b.Since.Compare(a.Since))
+		// In an order that stays while things go on failing.
+		return cmp.Or(cmp.Compare(severity[a.State], severity[b.State]), strings.Compare(a.Object.Namespace, b.Object.Namespace), strings.Compare(a.Object.Name, b.Object.Name))
 	})
 	if over := len(found.Items) - mostTroubles; over > 0 {
 		found.Items, found.More = found.Items[:mostTroubles], over
@@ -172,12 +173,15 @@ func judge[T object](s *search, o T, ref api.ObjectRef, chain func(T) *api.Why) 
 	if link == "" {
 		return
 	}
-	since := o.GetCreationTimestamp().Time
+	// Of several times, the first: the last event is always of just now.
+	since := time.Time{}
 	for _, e := range finding.Evidence {
-		if e.Time != nil {
+		if e.Time != nil && (since.IsZero() || e.Time.Before(since)) {
 			since = *e.Time
-			break
 		}
+	}
+	if since.IsZero() {
+		since = o.GetCreationTimestamp().Time
 	}
 	s.found = append(s.found, api.Trouble{Object: ref, State: w.State, Link: link, Finding: finding, Since: since})
 }

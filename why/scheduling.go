@@ -156,7 +156,7 @@ func nodeEvidence(reason string, nodes []*plugins.Node) []api.Evidence {
 		words := reason
 		if name, short := strings.CutPrefix(reason, "Insufficient "); short {
 			free, all := room(n, corev1.ResourceName(name))
-			words = fmt.Sprintf("%s: %s of %s free", name, free.String(), all.String())
+			words = fmt.Sprintf("%s: %s of %s free", name, plain(free, corev1.ResourceName(name)), plain(all, corev1.ResourceName(name)))
 		}
 		out = append(out, evidence(nodeKind.ref(n.Object), "status.allocatable, spec", words, time.Time{}))
 	}
@@ -225,15 +225,15 @@ func taintRefusal(t target, taint string, nodes []*plugins.Node) api.Finding {
 // node is too small, waiting does not help.
 func noRoom(pod *corev1.Pod, t target, name corev1.ResourceName, nodes []*plugins.Node) api.Finding {
 	want := api.PodRequests(pod)[name]
-	p := params("resource", name, "want", want.String(), "most", "-", "node", "-", "largest", "-")
+	p := params("resource", name, "want", plain(want, name), "most", "-", "node", "-", "largest", "-")
 	var most, largest resource.Quantity
 	for _, n := range nodes {
 		free, all := room(n, name)
 		if p["node"] == "-" || free.Cmp(most) > 0 {
-			most, p["most"], p["node"] = free, free.String(), n.Name()
+			most, p["most"], p["node"] = free, plain(free, name), n.Name()
 		}
 		if all.Cmp(largest) > 0 {
-			largest, p["largest"] = all, all.String()
+			largest, p["largest"] = all, plain(all, name)
 		}
 	}
 	finding := broken("noRoom", p)
@@ -251,6 +251,18 @@ func noRoom(pod *corev1.Pod, t target, name corev1.ResourceName, nodes []*plugin
 	}
 	lower := t.change("lowerRequest", p, "kubectl set resources", lowerFlag(pod, name, limit))
 	return mended(finding, lower, mend("addNode", p))
+}
+
+// plain is an amount as people write it: 6.1 for 6100m, 7863Mi for 8052228Ki.
+// It is never more than the amount.
+func plain(q resource.Quantity, name corev1.ResourceName) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return strconv.FormatFloat(float64(q.MilliValue())/1000, 'f', -1, 64)
+	case q.Format == resource.BinarySI && q.Value() >= 1<<20:
+		q = *resource.NewQuantity(q.Value()>>20<<20, resource.BinarySI)
+	}
+	return q.String()
 }
 
 // lowerFlag asks for less of a resource. What several containers share between

@@ -288,7 +288,7 @@ spec: {containers: [{name: x, image: x, resources: {requests: {cpu: 800m}}}]}
 ---
 kind: ReplicaSet
 ---
-kind: Deployment`, nil, "scheduling broken: noRoom largest=4 most=3200m node=node-1 nodes=1 resource=cpu want=3500m > lowerRequest kubectl set resources deployment/web -n shop --requests=cpu=3200m > addNode"},
+kind: Deployment`, nil, "scheduling broken: noRoom largest=4 most=3.2 node=node-1 nodes=1 resource=cpu want=3.5 > lowerRequest kubectl set resources deployment/web -n shop --requests=cpu=3.2 > addNode"},
 	{"larger than any node", "deployments.apps/web", around + "kind: Pod\nspec: {nodeName: null, containers: [{name: web, image: x, resources: {requests: {cpu: 64}}}]}" + notPlaced("0/1 nodes are available: 1 Insufficient cpu.") + "\n---\nkind: Node", nil, "scheduling broken: tooLarge largest=4 most=4 node=node-1 nodes=1 resource=cpu want=64 > lowerRequest kubectl set resources deployment/web -n shop --requests=cpu=4 > addNode"},
 	{"nodes may not be read", "pods/web-1", "kind: Pod\nspec: {nodeName: null}" + notPlaced("0/1 nodes are available: 1 Insufficient memory."), []string{"nodes"}, "scheduling broken: noRoomAnywhere largest=- most=- node=- nodes=1 resource=memory want=0 > lowerResources > addNode"},
 	{"node selector", "pods/web-1", "kind: Pod\nspec: {nodeName: null, nodeSelector: {disk: ssd}}" + notPlaced("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.") + "\n---\nkind: Node", nil, "scheduling broken: nodeSelector node=node-1 nodes=1 reason=node(s) didn't match Pod's node affinity/selector selector=disk=ssd > labelNode kubectl label node node-1 disk=ssd > nodeSelector"},

@@ -1,3 +1,5 @@
+import { whyEn } from './why.en'
+
 /** Every text of the page. What stands in braces is filled in. */
 export const en = {
   name: 'Name',
@@ -77,6 +79,7 @@ export const en = {
   'tab.yaml': 'YAML',
   'tab.events': 'Events',
   'tab.related': 'Related',
+  'tab.why': 'Why',
 
   'inspector.expand': 'Use the whole width',
   'inspector.gone': 'This object does not exist (any more)',
@@ -256,4 +259,6 @@ export const en = {
   'map.down.kubelet': 'pods of the node run on unmanaged; the node becomes NotReady, and later its pods move.',
   'map.down.proxy': 'routes stay as they are, and go stale as pods come and go.',
   'map.down.runtime': 'containers run on, but none can be started or stopped.',
+
+  ...whyEn,
 } as const

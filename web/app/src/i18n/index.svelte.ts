@@ -4,8 +4,8 @@ import { zhTW } from './zhTW'
 
 export type Key = keyof typeof en
 
-/** t is a text in the user's language, with what stands in braces filled in. */
+/** t is a text in the user's language, with what stands in braces filled in. A newer server may name what there is no text for: that stands for itself. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  const text: string = (prefs.language === 'zh-TW' ? zhTW : en)[key]
+  const text: string = (prefs.language === 'zh-TW' ? zhTW : en)[key] ?? key
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ''))
 }

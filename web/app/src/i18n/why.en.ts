@@ -1,12 +1,9 @@
 /** Why is this not running? Links, findings (f) and mends of package why, under their codes. */
 export const whyEn = {
-  'why.title': 'Why is this not running?',
-  'why.none': 'This kind has no chain of evidence',
   'why.noServer': 'This cluster’s API server does not tell why something is not running',
   'why.verdict.ok': 'Everything is in order: no link of the chain is broken',
   'why.verdict.waiting': 'It is on its way, and waits at this link:',
   'why.verdict.broken': 'The chain breaks here:',
-  'why.verdict.unknown': 'Not everything may be read',
   'why.mend': 'To mend it',
   'why.evidence': 'Evidence',
   'why.pods': 'Pods: {count}',

@@ -2,13 +2,10 @@ import type { whyEn } from './why.en'
 
 /** 為什麼沒有執行？package why 的環節、發現（f）與修正方式。 */
 export const whyZhTW: Record<keyof typeof whyEn, string> = {
-  'why.title': '為什麼沒有執行？',
-  'why.none': '這種資源沒有證據鏈',
   'why.noServer': '此叢集的 API server 不提供「為什麼沒有執行」的說明',
   'why.verdict.ok': '一切正常，證據鏈沒有中斷',
   'why.verdict.waiting': '正在進行，目前停在這個環節：',
   'why.verdict.broken': '證據鏈在此中斷：',
-  'why.verdict.unknown': '有部分資料無權讀取',
   'why.mend': '修正方式',
   'why.evidence': '證據',
   'why.pods': 'Pod：{count} 個',

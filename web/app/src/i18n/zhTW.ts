@@ -1,4 +1,5 @@
 import type { Key } from './index.svelte'
+import { whyZhTW } from './why.zhTW'
 
 /** 正體中文。Kubernetes 的術語保留英文，說明則翻譯。 */
 export const zhTW: Record<Key, string> = {
@@ -79,6 +80,7 @@ export const zhTW: Record<Key, string> = {
   'tab.yaml': 'YAML',
   'tab.events': '事件',
   'tab.related': '相關物件',
+  'tab.why': '為什麼',
 
   'inspector.expand': '使用整個寬度',
   'inspector.gone': '此物件不存在，或已被刪除',
@@ -258,4 +260,6 @@ export const zhTW: Record<Key, string> = {
   'map.down.kubelet': '該 Node 上的 Pod 繼續執行但無人管理；Node 變為 NotReady，之後其 Pod 會移往他處。',
   'map.down.proxy': '路由維持原狀，並隨著 Pod 的增減逐漸過時。',
   'map.down.runtime': '容器繼續執行，但無法啟動或停止任何容器。',
+
+  ...whyZhTW,
 }
