@@ -1,7 +1,10 @@
 package api
 
 import (
+	"iter"
+
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
@@ -96,6 +99,36 @@ func find[T any](all []T, wanted func(*T) bool) *T {
 func IsPodReady(pod *corev1.Pod) bool {
 	c := PodCondition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// NewlyReady are the uids of the pods that a slice did not send traffic to before
+// (nil: it was not there).
+func NewlyReady(before, after *discoveryv1.EndpointSlice) []string {
+	was := map[string]bool{}
+	for uid := range readyPods(before) {
+		was[uid] = true
+	}
+	var added []string
+	for uid := range readyPods(after) {
+		if !was[uid] {
+			added = append(added, uid)
+		}
+	}
+	return added
+}
+
+func readyPods(slice *discoveryv1.EndpointSlice) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if slice == nil {
+			return
+		}
+		for _, e := range slice.Endpoints {
+			ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+			if ready && e.TargetRef != nil && e.TargetRef.Kind == "Pod" && !yield(string(e.TargetRef.UID)) {
+				return
+			}
+		}
+	}
 }
 
 // IsNodeReady reports whether the node's Ready condition is true.

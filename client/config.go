@@ -7,6 +7,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"orrery.dev/trace"
 )
 
 // Load reads a kubeconfig file; an empty path means the service account of the
@@ -32,6 +34,7 @@ func ForComponent(cfg *rest.Config, component string) *rest.Config {
 	out.UserAgent = "orrery/" + component
 	out.QPS, out.Burst = -1, -1
 	out.ContentType = runtime.ContentTypeProtobuf
+	out.Wrap(trace.Propagate)
 	out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return out
 }

@@ -29,6 +29,7 @@ import (
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 	"orrery.dev/server/stream"
+	"orrery.dev/trace"
 	"orrery.dev/web"
 )
 
@@ -91,8 +92,15 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	hub := server.NewStream(kinds, store, authz, log)
 	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
-	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run}}
+	spans, err := o.tracing.receiver()
+	if err != nil {
+		return nil, err
+	}
+	tracer := trace.New("kube-apiserver", spans, spans.Sampler())
+	journeys := &server.Journeys{Spans: spans, Authorizer: authz}
+	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run, spans.Run}}
 	metrics := append(sealing.metrics(), authz.Collectors()...)
+	metrics = append(metrics, tracer.Metrics())
 	if jwts != nil {
 		parts.others = append(parts.others, jwts.Run)
 		metrics = append(metrics, jwts.Collectors()...)
@@ -130,10 +138,13 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Audit:              auditor,
 		CBOR:               o.cbor,
 		Components:         o.components,
-		Extra:              o.extra(parts, map[string]http.Handler{api.StreamPath: hub, api.MapPath: glass, api.WhyPath: server.NewWhy(store, authz)}),
-		Own:                []string{api.StreamPath, api.WhyPath},
-		Public:             map[string]http.Handler{web.Prefix: dashboard},
-		Log:                log,
+		Extra: o.extra(parts, map[string]http.Handler{
+			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: server.NewWhy(store, authz), api.JourneyPath: journeys, api.SpansPath: journeys,
+		}),
+		Own:    []string{api.StreamPath, api.WhyPath, api.JourneyPath, api.SpansPath},
+		Trace:  tracer,
+		Public: map[string]http.Handler{web.Prefix: dashboard},
+		Log:    log,
 	}
 	if err := o.flow.apply(&config); err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ type apiOptions struct {
 	authz                              authzFlags
 	encryption                         encryptionFlags
 	flow                               flowFlags
+	tracing                            tracingFlags
 	cbor                               bool
 	ignored                            ignoredFlags
 	logs                               bool
@@ -102,6 +103,7 @@ func (o *apiOptions) flags(f *pflag.FlagSet) {
 	o.authz.flags(f)
 	o.encryption.flags(f)
 	o.flow.flags(f)
+	o.tracing.flags(f)
 	f.Func("feature-gates", "CBORServingAndStorage=true lets clients speak CBOR", o.setGates)
 	o.ignored.flags(f)
 }

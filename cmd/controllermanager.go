@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"orrery.dev/client"
 	"orrery.dev/controllers"
 	"orrery.dev/server/auth"
 )
@@ -24,6 +25,9 @@ func newControllerManagerCommand() *cobra.Command {
 			if o.REST, err = where.config("kube-controller-manager"); err != nil {
 				return err
 			}
+			if o.Trace, err = client.Spans(o.REST, "kube-controller-manager"); err != nil {
+				return err
+			}
 			if rootCA != "" {
 				if o.RootCA, err = os.ReadFile(rootCA); err != nil {
 					return fmt.Errorf("--root-ca-file: %w", err)
@@ -35,8 +39,9 @@ func newControllerManagerCommand() *cobra.Command {
 				}
 			}
 			metrics := newRegistry()
+			metrics.MustRegister(o.Trace.Metrics())
 			o.Metrics = metrics
-			return together(c.Context(),
+			return together(c.Context(), o.Trace.Run,
 				func(ctx context.Context) error {
 					return serveHealth(ctx, address, metrics, zpages{component: "kube-controller-manager", flags: c.Flags()})
 				},

@@ -12,6 +12,7 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/client"
 	"orrery.dev/cluster"
 	"orrery.dev/nodeagent"
 	"orrery.dev/nodeagent/runtime"
@@ -49,6 +50,10 @@ upwards from the configuration's.`,
 					return err
 				}
 			}
+			if o.Trace, err = client.Spans(o.REST, "kubelet"); err != nil {
+				return err
+			}
+			go func() { _ = o.Trace.Run(c.Context()) }() // ends with the program
 			if simulated > 0 {
 				return runSimulatedNodes(c.Context(), simulated, o)
 			}

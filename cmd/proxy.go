@@ -1,8 +1,11 @@
 package cmd
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"orrery.dev/client"
 	"orrery.dev/nodeagent/proxy"
 )
 
@@ -20,7 +23,10 @@ func newProxyCommand() *cobra.Command {
 			o.Pages = zpages{component: "kube-proxy", flags: c.Flags(), paths: func() []string {
 				return []string{"/flagz", "/healthz", "/metrics", "/proxyMode", "/statusz"}
 			}}.handlers()
-			return proxy.Run(c.Context(), o)
+			if o.Trace, err = client.Spans(o.REST, "kube-proxy"); err != nil {
+				return err
+			}
+			return together(c.Context(), o.Trace.Run, func(ctx context.Context) error { return proxy.Run(ctx, o) })
 		},
 	}
 	where.flags(c)

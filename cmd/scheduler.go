@@ -16,17 +16,22 @@ func newSchedulerCommand() *cobra.Command {
 		Use: "kube-scheduler", Short: "Decide on which node each pod runs", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log := logTo("kube-scheduler")
-			clients, _, err := client.New(kubeconfig, "kube-scheduler")
+			clients, cfg, err := client.New(kubeconfig, "kube-scheduler")
+			if err != nil {
+				return err
+			}
+			spans, err := client.Spans(cfg, "kube-scheduler")
 			if err != nil {
 				return err
 			}
 			metrics := newRegistry()
-			return together(c.Context(),
+			metrics.MustRegister(spans.Metrics())
+			return together(c.Context(), spans.Run,
 				func(ctx context.Context) error {
 					return serveHealth(ctx, address, metrics, zpages{component: "kube-scheduler", flags: c.Flags()})
 				},
 				func(ctx context.Context) error {
-					return scheduler.Run(ctx, scheduler.Config{Clients: clients, Name: name, LeaderElect: elect, Log: log, Metrics: metrics})
+					return scheduler.Run(ctx, scheduler.Config{Clients: clients, Name: name, LeaderElect: elect, Log: log, Metrics: metrics, Trace: spans})
 				})
 		},
 	}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"orrery.dev/client"
@@ -21,6 +24,7 @@ import (
 	"orrery.dev/nodeagent/simulate"
 	"orrery.dev/scheduler"
 	"orrery.dev/server"
+	"orrery.dev/trace"
 )
 
 // simulateDir is where a simulated cluster keeps its things.
@@ -182,10 +186,26 @@ func simulatedAPI(layout cluster.Layout, host string, port int, serviceCIDR stri
 
 func inProcess(context.Context) (string, error) { return "ok", nil }
 
+// simulatedClient is how a component of the simulation talks to the API server.
+type simulatedClient struct {
+	clients kubernetes.Interface
+	config  *rest.Config
+	spans   *trace.Tracer
+}
+
+func connectAs(component string, layout cluster.Layout) (c simulatedClient, err error) {
+	if c.clients, c.config, err = client.New(layout.Kubeconfig("admin"), component); err == nil {
+		c.spans, err = client.Spans(c.config, component)
+	}
+	return c, err
+}
+
 // runSimulatedParts runs everything that is a client of the API.
 func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, faces simulatedFaces, o upOptions, log *slog.Logger) error {
-	admin, err := client.Load(layout.Kubeconfig("admin"), "simulated")
-	if err != nil {
+	scheduling, err1 := connectAs("kube-scheduler", layout)
+	controlling, err2 := connectAs("kube-controller-manager", layout)
+	running, err3 := connectAs("kubelet", layout)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	n := node{upOptions: o, layout: layout}
@@ -193,8 +213,9 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 		return err
 	}
 	parts := []func(context.Context) error{
+		scheduling.spans.Run, controlling.spans.Run, running.spans.Run,
 		func(ctx context.Context) error {
-			return scheduler.Run(ctx, scheduler.Config{Clients: n.client, LeaderElect: true, Log: log})
+			return scheduler.Run(ctx, scheduler.Config{Clients: scheduling.clients, LeaderElect: true, Log: log, Trace: scheduling.spans})
 		},
 		func(ctx context.Context) error {
 			ca, err := os.ReadFile(layout.PKI("ca.crt"))
@@ -205,11 +226,11 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 			if err != nil {
 				return err
 			}
-			return controllers.Run(ctx, controllers.Config{REST: admin, LeaderElect: true, RootCA: ca, AccountToken: tokens,
+			return controllers.Run(ctx, controllers.Config{REST: controlling.config, Trace: controlling.spans, LeaderElect: true, RootCA: ca, AccountToken: tokens,
 				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
 		},
 	}
-	agents, err := simulatedAgents(ctx, o.nodes, faces.streams, nodeagent.Config{Clients: n.client, Server: faces.agents, Log: log}, func(c *nodeagent.Config, number int) {
+	agents, err := simulatedAgents(ctx, o.nodes, faces.streams, nodeagent.Config{Clients: running.clients, Server: faces.agents, Log: log, Trace: running.spans}, func(c *nodeagent.Config, number int) {
 		c.NodeName = fmt.Sprintf("node-%d", number)
 		c.NodeIP = fmt.Sprintf("172.%d.%d.%d", 16+number>>16, number>>8&255, number&255)
 	})

@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
 	"orrery.dev/client"
+	"orrery.dev/trace"
 )
 
 // Config says where and how the controllers run. The zero value of a field is
@@ -62,6 +64,8 @@ type Config struct {
 
 	// Metrics takes the work queues' metrics; nil means none.
 	Metrics prometheus.Registerer
+	// Trace tells of each sync; nil means nobody is told.
+	Trace *trace.Tracer
 	// Board shows what the controllers are doing; nil means nobody looks.
 	Board *Board
 }
@@ -225,7 +229,7 @@ func run(ctx context.Context, cfg Config) error {
 		if err != nil {
 			return err
 		}
-		l, err := newLoop(row.make(own), cfg.Board, metrics)
+		l, err := newLoop(row.make(own), cfg, metrics)
 		if err != nil {
 			return err
 		}

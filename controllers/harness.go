@@ -9,10 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"orrery.dev/trace"
 )
 
 // Controller is one loop: what wakes it, what it changes, and how it brings one
@@ -41,6 +48,8 @@ type Source struct {
 	Changed func(before, after any) bool
 	// NotNew means that an object wakes nobody by coming into being.
 	NotNew bool
+	// self: its objects are what the controller works on.
+	self bool
 }
 
 // wakes makes a source of the objects of type T.
@@ -55,7 +64,7 @@ func wakes[T any](informer cache.SharedIndexInformer, keys func(T) []string) Sou
 
 // wakesSelf makes a source whose objects are what the controller works on.
 func wakesSelf(informer cache.SharedIndexInformer) Source {
-	return Source{Informer: informer, Keys: func(obj any) []string {
+	return Source{Informer: informer, self: true, Keys: func(obj any) []string {
 		key, err := cache.MetaNamespaceKeyFunc(obj)
 		if err != nil {
 			return nil
@@ -87,10 +96,11 @@ type loop struct {
 	Controller
 	queue workqueue.TypedRateLimitingInterface[string]
 	board *Board
+	trace *trace.Tracer
 }
 
-func newLoop(c Controller, board *Board, metrics workqueue.MetricsProvider) (*loop, error) {
-	l := &loop{Controller: c, board: board}
+func newLoop(c Controller, cfg Config, metrics workqueue.MetricsProvider) (*loop, error) {
+	l := &loop{Controller: c, board: cfg.Board, trace: cfg.Trace}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: c.Name, MetricsProvider: metrics})
@@ -102,7 +112,7 @@ func newLoop(c Controller, board *Board, metrics workqueue.MetricsProvider) (*lo
 			return nil, fmt.Errorf("controller %s: %w", c.Name, err)
 		}
 	}
-	board.add(c.Name, c.Writes, l.queue.Len)
+	l.board.add(c.Name, c.Writes, l.queue.Len)
 	return l, nil
 }
 
@@ -200,7 +210,9 @@ func (l *loop) next(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+	ctx, span := l.begin(ctx, key)
 	again, err := l.syncOnce(ctx, key)
+	span.End(err)
 	l.board.synced(l.Name, key, err)
 	if err != nil {
 		if !routine(err) && ctx.Err() == nil {
@@ -214,6 +226,36 @@ func (l *loop) next(ctx context.Context) bool {
 		l.queue.AddAfter(key, again)
 	}
 	return true
+}
+
+// begin starts the span of a sync, if what it is about is known: an object of the
+// controller's own kind, but no node, which all report every few seconds.
+func (l *loop) begin(ctx context.Context, key string) (context.Context, *trace.Span) {
+	for _, s := range l.Reads {
+		if !s.self || l.trace == nil {
+			continue
+		}
+		obj, _, _ := s.Informer.GetStore().GetByKey(key)
+		if resource, m := resourceOf(obj); m != nil {
+			return l.trace.Start(ctx, "sync", trace.Of(resource.Group, resource.Resource, m), attribute.String("controller", l.Name))
+		}
+	}
+	return ctx, nil
+}
+
+// resourceOf is the resource of an object of a built-in kind.
+func resourceOf(obj any) (schema.GroupResource, metav1.Object) {
+	o, ok := obj.(runtime.Object)
+	if !ok {
+		return schema.GroupResource{}, nil
+	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	m, isObject := obj.(metav1.Object)
+	if err != nil || !isObject || kinds[0].Kind == "Node" {
+		return schema.GroupResource{}, nil
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return plural.GroupResource(), m
 }
 
 // routine errors are lost races, which the retry settles.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"orrery.dev/trace"
 )
 
 // A controller acts as a service account of its own in kube-system, which the
@@ -31,6 +33,7 @@ func (e *env) actingAs(account string) (*env, error) {
 	cfg.UserAgent = e.cfg.REST.UserAgent + "/" + account
 	source := transport.NewCachedTokenSource(&accountTokens{clients: e.cfg.Clients, account: account})
 	cfg.Wrap(transport.TokenSourceWrapTransport(source))
+	cfg.Wrap(trace.Propagate)
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client of %s: %w", account, err)

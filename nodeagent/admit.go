@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -227,4 +228,12 @@ func (w *worker) isFinished() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.finished
+}
+
+// err is the reason as an error; nil: nothing stops the pod.
+func (s *stop) err() error {
+	if s == nil {
+		return nil
+	}
+	return errors.New(s.reason + ": " + s.message)
 }

@@ -26,6 +26,7 @@ import (
 	"orrery.dev/client"
 	"orrery.dev/nodeagent/probe"
 	"orrery.dev/nodeagent/volume"
+	"orrery.dev/trace"
 )
 
 // Config is what an agent needs to know. Only NodeName, Runtime, Images and the
@@ -66,6 +67,9 @@ type Config struct {
 	Pods   *SharedPods
 	Events record.EventRecorder
 	Server *SharedServer // serves the HTTP API of simulated agents; nil: nobody does
+
+	// Trace tells of each step on a pod; nil: nobody is told.
+	Trace *trace.Tracer
 
 	Log *slog.Logger
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"orrery.dev/nodeagent/volume"
+	"orrery.dev/trace"
 )
 
 func isNotFound(err error) bool { return status.Code(err) == codes.NotFound }
@@ -32,7 +34,9 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 		return err
 	}
 	var failed *startError
-	imageRef, err := w.pullImages(ctx, pod, c, sandboxConfig, sb.handler)
+	pulling, step := trace.Step(ctx, "pull image", attribute.String("image", c.Image))
+	imageRef, err := w.pullImages(pulling, pod, c, sandboxConfig, sb.handler)
+	step.End(err)
 	if errors.As(err, &failed) {
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+failed.reason)
 	}
@@ -47,7 +51,9 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
 		return &startError{reason: "CreateContainerConfigError", message: err.Error()}
 	}
+	_, step = trace.Step(ctx, "create container")
 	id, err := w.a.cfg.Runtime.CreateContainer(ctx, sb.id, config, sandboxConfig)
+	step.End(err)
 	if err != nil {
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+grpcText(err))
 		return &startError{reason: "CreateContainerError", message: grpcText(err)}
@@ -57,7 +63,10 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, h have, s 
 		w.a.log.Warn("what a container was given can't be written", "pod", w.name, "err", err)
 	}
 	w.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Created", "Container created")
-	if err := w.a.cfg.Runtime.StartContainer(ctx, id); err != nil {
+	_, step = trace.Step(ctx, "start container")
+	err = w.a.cfg.Runtime.StartContainer(ctx, id)
+	step.End(err)
+	if err != nil {
 		w.containerEvent(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: "+grpcText(err))
 		// The container now counts as one that ended: its restart follows the
 		// crash back-off.

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"orrery.dev/nodeagent/volume"
+	"orrery.dev/trace"
 )
 
 // makeSandbox prepares directories, cgroup and volumes, and has the runtime
@@ -46,7 +48,10 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, attempt uint3
 	if err != nil {
 		return err
 	}
-	if _, err := w.a.cfg.Runtime.RunPodSandbox(ctx, config, handler); err != nil {
+	_, step := trace.Step(ctx, "create sandbox")
+	_, err = w.a.cfg.Runtime.RunPodSandbox(ctx, config, handler)
+	step.End(err)
+	if err != nil {
 		if ctx.Err() == nil {
 			w.event(pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		}
@@ -97,7 +102,9 @@ func (w *worker) pretendVolumes(ctx context.Context, pod *corev1.Pod) error {
 
 // mountVolumes sets up the pod's volumes.
 func (w *worker) mountVolumes(ctx context.Context, pod *corev1.Pod) error {
+	_, step := trace.Step(ctx, "mount volumes", attribute.Int("volumes", len(pod.Spec.Volumes)))
 	mounted, err := w.a.volumes.SetUp(ctx, pod)
+	step.End(err)
 	w.follow(pod)
 	if err != nil {
 		w.mountFailed(ctx, pod, err)

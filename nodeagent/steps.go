@@ -9,8 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"orrery.dev/trace"
 )
 
 func (d action) String() string {
@@ -20,28 +23,45 @@ func (d action) String() string {
 // do takes one step. Failures that the next look should know of (an image that
 // can't be pulled) are noted in w.stalled and are not errors.
 func (w *worker) do(ctx context.Context, wa want, h have, s step) error {
+	ctx, span := w.begin(ctx, wa.pod, stepNames[s.do])
+	told := func(err error) error {
+		span.End(err)
+		return err
+	}
 	switch s.do {
 	case doSandbox:
 		if s.why != "" && h.phase(wa.pod) != corev1.PodPending {
 			w.event(wa.pod, corev1.EventTypeNormal, "SandboxChanged", s.why)
 		}
-		return w.note("", "", w.makeSandbox(ctx, wa.pod, s.attempt))
+		return w.note("", "", told(w.makeSandbox(ctx, wa.pod, s.attempt)))
 	case doStart:
-		return w.note(s.container.Name, containerHash(s.container), w.startContainer(ctx, wa.pod, h, s))
+		span.Set(attribute.String("container", s.container.Name))
+		return w.note(s.container.Name, containerHash(s.container), told(w.startContainer(ctx, wa.pod, h, s)))
 	case doKill:
-		return w.kill(ctx, wa.pod, s.kill, s.hooks)
+		return told(w.kill(ctx, wa.pod, s.kill, s.hooks))
 	case doResize:
 		err := w.applySize(ctx, wa.pod, h, s.resize)
 		if err != nil && w.resizing.failed == "" {
 			w.event(wa.pod, corev1.EventTypeWarning, "ResizeError", resizeText("Pod resize error", wa.pod, err.Error()))
 		}
-		return w.note(stalledResize, "", err)
+		return w.note(stalledResize, "", told(err))
 	case doRemove:
-		return w.remove(ctx, s.remove)
+		return told(w.remove(ctx, s.remove))
 	case doDrop:
-		return w.drop(ctx, h)
+		return told(w.drop(ctx, h))
 	}
 	return fmt.Errorf("no such step: %d", s.do)
+}
+
+// stepNames are the names of the spans of steps.
+var stepNames = map[action]string{
+	doSandbox: "prepare pod", doStart: "run container", doKill: "stop containers", doResize: "resize containers",
+	doRemove: "remove containers", doDrop: "stop sandbox",
+}
+
+// begin starts the span of something that is done for the pod.
+func (w *worker) begin(ctx context.Context, pod *corev1.Pod, name string) (context.Context, *trace.Span) {
+	return w.a.cfg.Trace.Start(ctx, name, trace.Of("", "pods", pod), trace.Node(w.a.cfg.NodeName))
 }
 
 // startError is a start that failed for a reason that the pod's status tells.

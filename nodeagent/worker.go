@@ -225,7 +225,10 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 		now := time.Now()
 		want, orphan := w.want(have, now)
 		if want.stop == nil && !w.admitted {
-			if refusal := w.admit(ctx, want.pod, have); refusal != nil {
+			_, span := w.begin(ctx, want.pod, "admit")
+			refusal := w.admit(ctx, want.pod, have)
+			span.End(refusal.err())
+			if refusal != nil {
 				w.end(*refusal)
 				continue
 			}

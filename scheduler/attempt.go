@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -10,10 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/attribute"
 	corev1 "k8s.io/api/core/v1"
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 
 	"orrery.dev/scheduler/plugins"
+	"orrery.dev/trace"
 )
 
 // result is the outcome of one attempt. It keeps everything that was judged, so
@@ -38,15 +41,20 @@ type filter struct {
 }
 
 // attempt filters and scores the nodes of a snapshot for a pod.
-func (s *scheduler) attempt(snapshot *plugins.Snapshot, pod *corev1.Pod) result {
+func (s *scheduler) attempt(ctx context.Context, snapshot *plugins.Snapshot, pod *corev1.Pod) result {
 	r := result{total: len(snapshot.Nodes), refusals: map[string]refusal{}}
+	_, step := trace.Step(ctx, "filter", attribute.Int("nodes", r.total))
 	feasible := s.feasible(snapshot, pod, &r)
+	step.Set(attribute.Int("feasible", len(feasible)))
+	step.End(nil)
 	switch len(feasible) {
 	case 0:
 	case 1:
 		r.node = feasible[0]
 	default:
+		_, step := trace.Step(ctx, "score")
 		r.node = s.best(snapshot, pod, feasible, &r)
+		step.End(nil)
 	}
 	return r
 }

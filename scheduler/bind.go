@@ -12,13 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/scheduler/plugins"
+	"orrery.dev/trace"
 )
 
 // bind makes the decision known. It runs in the background: the loop goes on
 // with the pod assumed on its node. When it fails, the assumption is taken back
 // and the pod tried again.
 func (s *scheduler) bind(ctx context.Context, w *waiting, pod *corev1.Pod, snapshot *plugins.Snapshot, n *plugins.Node, began time.Time) {
-	err := s.prepareAndBind(ctx, pod, snapshot, n)
+	stepping, step := trace.Step(ctx, "bind")
+	err := s.prepareAndBind(stepping, pod, snapshot, n)
+	step.End(err)
 	if err == nil {
 		s.cache.bound(pod.UID)
 		s.metrics.observe("scheduled", time.Since(began))

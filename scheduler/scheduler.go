@@ -19,12 +19,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
 	"orrery.dev/client"
 	"orrery.dev/scheduler/plugins"
+	"orrery.dev/trace"
 )
 
 // Config is what Run needs.
@@ -36,6 +38,8 @@ type Config struct {
 	// LeaderElect makes several instances take turns.
 	LeaderElect bool
 	Log         *slog.Logger
+	// Trace tells of each attempt; nil: nobody is told.
+	Trace *trace.Tracer
 	// Metrics, if set, gets the scheduler's.
 	Metrics prometheus.Registerer
 }
@@ -106,18 +110,24 @@ func (s *scheduler) scheduleOne(ctx context.Context, w *waiting, pod *corev1.Pod
 		return
 	}
 	began := time.Now()
+	ctx, span := s.Trace.Start(ctx, "schedule", trace.Of("", "pods", pod), attribute.Int("attempt", w.attempts))
 	snapshot := s.cache.snapshot(s.facts)
-	result := s.attempt(snapshot, pod)
+	result := s.attempt(ctx, snapshot, pod)
 	if result.node == nil {
 		s.metrics.observe("unschedulable", time.Since(began))
 		s.refuse(ctx, w, pod, snapshot, result)
+		span.End(errors.New(result.explain()))
 		return
 	}
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = result.node.Name()
 	s.cache.assume(assumed)
 	s.queue.done(w)
-	s.binding.Go(func() { s.bind(ctx, w, assumed, snapshot, result.node, began) })
+	span.Set(attribute.String("to.node", result.node.Name()))
+	s.binding.Go(func() {
+		defer span.End(nil)
+		s.bind(ctx, w, assumed, snapshot, result.node, began)
+	})
 }
 
 // refuse records that a pod fits nowhere: on the pod, as an event, and in the

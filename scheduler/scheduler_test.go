@@ -58,7 +58,7 @@ func TestAttemptSaysWhyNoNodeFits(t *testing.T) {
 	cordoned := node("cordoned", "4")
 	cordoned.Spec.Unschedulable = true
 	s := newTest([]*corev1.Node{tainted, cordoned, node("small", "1"), node("full", "4")}, on("full", pod("running", "3", 0)))
-	got := s.attempt(s.cache.snapshot(noSelectors{}), pod("new", "2", 0))
+	got := s.attempt(context.Background(), s.cache.snapshot(noSelectors{}), pod("new", "2", 0))
 	const want = "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 1 node(s) were unschedulable, 2 Insufficient cpu."
 	if got.node != nil || got.explain() != want {
 		t.Errorf("got  %q\nwant %q", got.explain(), want)
@@ -71,7 +71,7 @@ func (noSelectors) SelectorsOf(*corev1.Pod) labels.Selector { return nil }
 
 func TestAttemptPrefersTheEmptierNode(t *testing.T) {
 	s := newTest([]*corev1.Node{node("busy", "4"), node("idle", "4")}, on("busy", pod("running", "3", 0)))
-	got := s.attempt(s.cache.snapshot(noSelectors{}), pod("new", "500m", 0))
+	got := s.attempt(context.Background(), s.cache.snapshot(noSelectors{}), pod("new", "500m", 0))
 	if got.node == nil || got.node.Name() != "idle" {
 		t.Errorf("chose %v, want idle; scores %v", got.node, got.scores)
 	}
@@ -81,11 +81,11 @@ func TestAssumedPodsTakeUpRoom(t *testing.T) {
 	s := newTest([]*corev1.Node{node("only", "2")})
 	first := on("only", pod("first", "1500m", 0))
 	s.cache.assume(first)
-	if got := s.attempt(s.cache.snapshot(noSelectors{}), pod("second", "1", 0)); got.node != nil {
+	if got := s.attempt(context.Background(), s.cache.snapshot(noSelectors{}), pod("second", "1", 0)); got.node != nil {
 		t.Error("the node took more than it has while a binding was under way")
 	}
 	s.cache.forget(first.UID)
-	if got := s.attempt(s.cache.snapshot(noSelectors{}), pod("second", "1", 0)); got.node == nil {
+	if got := s.attempt(context.Background(), s.cache.snapshot(noSelectors{}), pod("second", "1", 0)); got.node == nil {
 		t.Errorf("no node after the binding failed: %s", got.explain())
 	}
 }

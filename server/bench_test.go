@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/server/storage"
+	"orrery.dev/trace"
 )
 
 // nowhere is a ResponseWriter that counts.
@@ -51,8 +52,18 @@ func BenchmarkListPods(b *testing.B) {
 	}
 }
 
-func BenchmarkWrites(b *testing.B) {
-	c := start(b)
+func BenchmarkWrites(b *testing.B) { benchmarkWrites(b, start(b)) }
+
+// BenchmarkTracedWrites is the same with spans, as an API server of a cluster has
+// them.
+func BenchmarkTracedWrites(b *testing.B) { benchmarkWrites(b, start(b, traced)) }
+
+// traced has a server put its spans into a window.
+func traced(c *Config) {
+	c.Trace = trace.New("kube-apiserver", trace.NewReceiver(trace.NewWindow(), nil, nil), nil)
+}
+
+func benchmarkWrites(b *testing.B, c *cluster) {
 	n := 0
 	do := func(method, path, contentType, body string) {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))

@@ -89,11 +89,13 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) er
 			opts.Preconditions.ResourceVersion = &b.ResourceVersion
 		}
 	}
-	_, err := c.s.Store.Collection(pods).Update(ctx, c.Namespace, c.Name, opts, func(obj runtime.Object) (runtime.Object, error) {
+	var before, after runtime.Object
+	item, err := c.s.Store.Collection(pods).Update(ctx, c.Namespace, c.Name, opts, func(obj runtime.Object) (runtime.Object, error) {
 		pod := obj.(*corev1.Pod)
 		if err := assignable(pod); err != nil {
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, c.Name, err)
 		}
+		before, after = pod.DeepCopy(), pod
 		pod.Spec.NodeName = b.Target.Name
 		if pod.Annotations == nil && len(b.Annotations) > 0 {
 			pod.Annotations = map[string]string{}
@@ -110,6 +112,9 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) er
 		setScheduled(pod) // none of this becomes the scheduler's
 		return pod, nil
 	})
+	if err == nil && !dryRun {
+		c.wrote(ctx, before, after, item.Revision)
+	}
 	return err
 }
 

@@ -146,6 +146,9 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 		})
 		switch {
 		case err == nil && !verdict.now:
+			if !dryRun {
+				c.wrote(ctx, req.Old, item.Object(), item.Revision)
+			}
 			req.Finish(ctx, finished(item, dryRun))
 			return item.Object(), false, nil
 		case err == nil && dryRun:
@@ -165,6 +168,7 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 		if err != nil || dryRun {
 			req.Finish(ctx, req.Old)
 		} else {
+			c.wrote(ctx, req.Old, last, storage.NewItem(last).Revision)
 			req.Finish(ctx, nil)
 		}
 		return last, true, err

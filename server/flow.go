@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/server/auth"
 	"orrery.dev/server/flowcontrol"
+	"orrery.dev/trace"
 )
 
 // newFlow makes priority and fairness; nil if the configuration wants plain
@@ -54,7 +55,9 @@ func (s *Server) limit(c *gin.Context) {
 		User: userFrom(ctx), Resource: info.Resource, Verb: info.Verb, GVR: info.GVR, Subresource: info.Subresource,
 		Namespace: info.Namespace, Name: info.Name, URL: c.Request.URL, Received: received,
 	}
+	_, step := trace.Step(ctx, "priority and fairness")
 	pass := s.flow.Enter(ctx, request)
+	step.End(nil)
 	// The names would tell users what the administrator thinks of them.
 	c.Header(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, string(pass.Class.LevelUID))
 	c.Header(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(pass.Class.SchemaUID))

@@ -19,6 +19,7 @@ import (
 
 	"orrery.dev/server/audit"
 	"orrery.dev/server/registry"
+	"orrery.dev/trace"
 )
 
 // refuse ends a request with an error.
@@ -105,6 +106,8 @@ func (s *Server) isStream(path string) bool {
 }
 
 func (s *Server) authenticate(c *gin.Context) {
+	_, step := trace.Step(c.Request.Context(), "authentication")
+	defer step.End(nil)
 	answer, ok, err := s.Authenticator.AuthenticateRequest(c.Request)
 	who := (user.Info)(nil)
 	switch {
@@ -135,6 +138,8 @@ func (s *Server) authorizeURL(c *gin.Context) {
 	if slices.Contains(s.Own, a.Path) && a.User.GetName() != user.Anonymous {
 		return
 	}
+	_, step := trace.Step(c.Request.Context(), "authorization")
+	defer step.End(nil)
 	decision, reason, err := s.Authorizer.Authorize(c.Request.Context(), a)
 	event := audit.From(c.Request.Context())
 	switch {

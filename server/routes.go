@@ -25,6 +25,7 @@ func (s *Server) middleware() []gin.HandlerFunc {
 		s.measure,      // count and time it
 		s.recoverPanic, // a panic becomes a 500, the server lives on
 		s.readURL,      // what does it ask for?
+		s.trace,        // the journey of a change begins
 		s.deadline,     // requests that should be short have a minute
 		s.authenticate, // who is asking? else 401
 		s.record,       // the audit log

@@ -24,6 +24,7 @@ import (
 	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
+	"orrery.dev/trace"
 )
 
 // Config is all that an API server is made of. Store, Kinds, Authenticator and
@@ -110,6 +111,9 @@ type Config struct {
 	// anybody who is known may call them.
 	Own []string
 
+	// Trace tells what requests do to objects; nil: nobody is told.
+	Trace *trace.Tracer
+
 	Log *slog.Logger
 }
 
@@ -171,6 +175,9 @@ type Server struct {
 	// reads and writes hold a token for each request in flight; nil: no limit.
 	reads, writes chan struct{}
 
+	commits    *commits      // nil: there is no Trace
+	deliveries chan delivery // of commits, to components
+
 	drainMu    sync.Mutex // protects the fields below
 	drained    bool
 	onDraining map[int]context.CancelFunc // ends the watches in progress
@@ -209,6 +216,9 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{Config: cfg, onDraining: map[int]context.CancelFunc{}}
 	if s.flow = s.newFlow(); s.flow == nil {
 		s.reads, s.writes = slots(cfg.MaxReads), slots(cfg.MaxWrites)
+	}
+	if cfg.Trace != nil {
+		s.commits, s.deliveries = &commits{}, make(chan delivery, 256)
 	}
 	s.fields = newFieldManagers(cfg.Kinds, cfg.FieldTypes)
 	s.webhooks = admission.NewCaller(cfg.Store)
@@ -252,6 +262,10 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Go(func() { s.keepBootstrapped(ctx) })
 	if s.flow != nil {
 		wg.Go(func() { s.followFlows(ctx) })
+	}
+	if s.Trace != nil {
+		wg.Go(func() { _ = s.Trace.Run(ctx) }) // ends with ctx only
+		wg.Go(func() { s.followDeliveries(ctx) })
 	}
 	<-ctx.Done()
 	s.Drain()

@@ -44,6 +44,7 @@ func (c *call) watch() error {
 	defer cancel()
 	defer c.s.onDrain(cancel)()
 	stream := &eventStream{call: c, bookmarks: options.AllowWatchBookmarks, filter: c.splitFields(&selection)}
+	stream.toComponent()
 	if c.out.as == "Table" {
 		if stream.include, err = c.includeObject(); err != nil {
 			return err
@@ -208,6 +209,10 @@ type eventStream struct {
 	// bookmarks: the client asked for them.
 	bookmarks bool
 	filter    *fieldFilter
+	// Events are told of to deliveries (nil: they are not) as sent to a component, on a
+	// node if it has one.
+	deliveries chan<- delivery
+	to, node   string
 }
 
 // frames are events ready to be sent. The buffer is used again for every batch
@@ -252,6 +257,7 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 		if len(batch.ends) > 0 && send(batch) != nil {
 			return // the client is gone
 		}
+		e.deliver(events)
 		sent.Add(float64(len(batch.ends)))
 		if over { // only now: the bookmark counts these events as sent
 			e.sayGoodbye(ctx, watcher, send)

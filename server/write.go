@@ -128,6 +128,9 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 			return nil, err
 		}
 		item, err := col.Create(ctx, packed, storage.WriteOptions{DryRun: w.dryRun})
+		if err == nil && !w.dryRun {
+			w.wrote(ctx, nil, packed, item.Revision)
+		}
 		if err == nil && w.dryRun && version != "" { // which is shown as it was sent
 			shown, _ := meta.Accessor(item.Object())
 			shown.SetResourceVersion(version)
@@ -279,7 +282,7 @@ var errDeleteInstead = errors.New("deleted by update")
 // current one; it may be called several times.
 func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav1.Preconditions, edit func(current runtime.Object) (runtime.Object, error)) (*storage.Item, error) {
 	var req *admission.Request
-	var last runtime.Object
+	var last, before runtime.Object
 	opts := storage.WriteOptions{DryRun: w.dryRun, Preconditions: pre}
 	item, err := col.Update(ctx, w.objectNamespace(), w.Name, opts, func(current runtime.Object) (runtime.Object, error) {
 		if req != nil {
@@ -290,6 +293,7 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 			return nil, err
 		}
 		current.GetObjectKind().SetGroupVersionKind(w.kind.Hub().GroupVersionKind)
+		before = current
 		obj, err := edit(current.DeepCopyObject())
 		if err != nil {
 			return nil, err
@@ -307,6 +311,9 @@ func (w *change) update(ctx context.Context, col *storage.Collection, pre *metav
 		}
 		item = storage.NewItem(last) // its metadata says that it has ended
 		err = nil
+	}
+	if err == nil && !w.dryRun {
+		w.wrote(ctx, before, last, item.Revision)
 	}
 	if req != nil {
 		req.Finish(ctx, finished(item, w.dryRun))

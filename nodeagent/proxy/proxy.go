@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/trace"
 )
 
 // Config says what to proxy and how. Its zero values are the defaults named.
@@ -31,6 +33,7 @@ type Config struct {
 	MinSyncPeriod time.Duration           // 1 s at least between two syncs, after the first of a burst: 100 ms
 	SyncPeriod    time.Duration           // how often to look whether the rules are still there: 30 s
 	HostRoot      string                  // where the host's root is mounted, for nft and iptables; "/host" if that exists
+	Trace         *trace.Tracer           // told when routes are there; nil: nobody is
 	Log           *slog.Logger            // slog.Default()
 	Pages         map[string]http.Handler // further ones beside the metrics, by path
 }
@@ -76,7 +79,8 @@ type Proxy struct {
 	health  *health
 	ports   *servicePorts
 	metrics *metrics
-	wake    chan struct{}     // holds one: a change waits
+	wake    chan struct{} // holds one: a change waits
+	news    news
 	flows   map[Family]string // UDP routes whose stale connections are dealt with
 }
 
@@ -210,7 +214,10 @@ func prepareKernel(log *slog.Logger) {
 	}
 }
 
-func (p *Proxy) changed() {
+func (p *Proxy) changed(before, after any) {
+	if p.config.Trace != nil {
+		p.news.add(before, after)
+	}
 	p.health.changed()
 	select {
 	case p.wake <- struct{}{}:
@@ -225,7 +232,7 @@ func (p *Proxy) loop(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.cluster.synced...) {
 		return nil
 	}
-	p.changed()
+	p.changed(nil, nil)
 	check := time.NewTicker(p.config.SyncPeriod)
 	defer check.Stop()
 	var again <-chan time.Time // set after a sync that did not work
@@ -257,7 +264,7 @@ func (p *Proxy) loop(ctx context.Context) error {
 }
 
 func (p *Proxy) sync(ctx context.Context) error {
-	began := time.Now()
+	began, news := time.Now(), p.news.take()
 	node, leaving := p.cluster.node(p.config.NodeName)
 	p.health.leaving.Store(leaving)
 	tables, err := p.cluster.tables(node)
@@ -272,7 +279,11 @@ func (p *Proxy) sync(ctx context.Context) error {
 	}
 	p.ports.set(ctx, health)
 	p.metrics.observe(tables, time.Since(began), errors.Join(errs...))
-	if err := errors.Join(errs...); err != nil {
+	err = errors.Join(errs...)
+	for _, n := range news {
+		n.tell(p.config, began, err)
+	}
+	if err != nil {
 		return err
 	}
 	p.health.done()

@@ -32,7 +32,7 @@ type cluster struct {
 }
 
 // newCluster prepares the watches. changed is called at each change.
-func newCluster(client kubernetes.Interface, nodeName string, changed func()) (*cluster, error) {
+func newCluster(client kubernetes.Interface, nodeName string, changed func(before, after any)) (*cluster, error) {
 	// Headless Services and other proxies' are none of our business, and may be
 	// many.
 	ours := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(lean),
@@ -53,7 +53,7 @@ func newCluster(client kubernetes.Interface, nodeName string, changed func()) (*
 		ours.Core().V1().Services().Informer(), ours.Discovery().V1().EndpointSlices().Informer(), own.Core().V1().Nodes().Informer(),
 	} {
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+			AddFunc: func(now any) { changed(nil, now) }, UpdateFunc: changed, DeleteFunc: func(any) { changed(nil, nil) },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("watch the cluster: %w", err)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/trace"
 )
 
 // Operation is what a request does, in the words of admission webhooks.
@@ -135,6 +137,13 @@ func (c Chain) Observed(tell func(plugin, half string, r *Request, took time.Dur
 // Mutate runs the mutating halves in order, twice if the first round made it
 // necessary, and those of settled plugins at the end.
 func (c Chain) Mutate(ctx context.Context, r *Request) error {
+	ctx, step := trace.Step(ctx, "admission: mutating")
+	err := c.mutateAll(ctx, r)
+	step.EndQuietly(err)
+	return err
+}
+
+func (c Chain) mutateAll(ctx context.Context, r *Request) error {
 	r.rounds = rounds{left: map[string]runtime.Object{}}
 	if err := c.mutate(ctx, r, false); err != nil {
 		return err
@@ -188,6 +197,13 @@ func (r *Request) ran(step string, again bool) {
 
 // Validate runs the validating halves in order.
 func (c Chain) Validate(ctx context.Context, r *Request) error {
+	ctx, step := trace.Step(ctx, "admission: validating")
+	err := c.validateAll(ctx, r)
+	step.EndQuietly(err)
+	return err
+}
+
+func (c Chain) validateAll(ctx context.Context, r *Request) error {
 	for _, p := range c {
 		if p.Validate == nil || p.On != nil && !p.On(r) {
 			continue

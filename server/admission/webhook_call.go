@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -29,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"orrery.dev/trace"
 )
 
 type answer = admissionv1.AdmissionResponse
@@ -116,7 +119,10 @@ func (w *webhooks) call(ctx context.Context, r *Request, in invocation) (*answer
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	reply := &admissionv1.AdmissionReview{}
-	if err := w.caller.Post(ctx, in.client, in.timeout, review, reply); err != nil {
+	ctx, step := trace.Step(ctx, "webhook", attribute.String("webhook", in.name))
+	err = w.caller.Post(ctx, in.client, in.timeout, review, reply)
+	step.EndQuietly(err)
+	if err != nil {
 		return nil, fmt.Errorf("failed to call webhook: %w", err)
 	}
 	if err := checkReply(review, reply); err != nil {

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/trace"
 )
 
 // Create stores a new object.
@@ -70,7 +72,9 @@ func (c *Collection) commit(ctx context.Context, key string, w *pendingWrite) (*
 		return nil, nil, err
 	}
 	c.inflight.add(key, w)
+	_, step := trace.Step(ctx, "etcd commit")
 	out, err := c.store.backend.Put(ctx, key, w.value, w.guard, lease)
+	step.EndQuietly(err)
 	if err != nil || !out.Done || !c.isSynced() {
 		c.inflight.drop(key, w)
 	}
@@ -215,7 +219,9 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 		if o.DryRun {
 			return from.item, nil
 		}
+		_, step := trace.Step(ctx, "etcd commit")
 		out, err := c.store.backend.Delete(ctx, key, from.item.Revision)
+		step.EndQuietly(err)
 		switch {
 		case err != nil:
 			return nil, backendError(c.resource.GroupResource, "delete", err)

@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	tracecollector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/api"
+	"orrery.dev/server/registry"
+	"orrery.dev/trace"
+)
+
+// withJourneys has a server keep spans, and serve them.
+func withJourneys(c *Config) {
+	receiver := trace.NewReceiver(trace.NewWindow(), nil, trace.Rate(0))
+	journeys := &Journeys{Spans: receiver, Authorizer: c.Authorizer}
+	c.Trace = trace.New("kube-apiserver", receiver, nil)
+	c.Extra = map[string]http.Handler{api.JourneyPath: journeys, api.SpansPath: journeys}
+	c.Own = []string{api.JourneyPath, api.SpansPath}
+}
+
+func (c *cluster) journey(uid string) api.Journey {
+	c.t.Helper()
+	code, body := c.do("GET", api.JourneyPath+"?uid="+uid, "", nil)
+	var j api.Journey
+	if err := json.Unmarshal([]byte(body), &j); code != 200 || err != nil {
+		c.t.Fatalf("%d %s", code, body)
+	}
+	return j
+}
+
+func spanNames(j api.Journey) []string {
+	var all []string
+	for _, s := range j.Spans {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+func TestJourneyOfARequest(t *testing.T) {
+	c := start(t, withJourneys)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	scheduling := rest.CopyConfig(c.config)
+	scheduling.UserAgent = "orrery/kube-scheduler"
+	scheduler, err := kubernetes.NewForConfig(scheduling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := scheduler.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+	code, body := c.do("POST", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"password":"swordfish"}}`, map[string]string{"Traceparent": traceparent})
+	var made metav1.PartialObjectMetadata
+	if err := json.Unmarshal([]byte(body), &made); code != 201 || err != nil {
+		t.Fatalf("%d %s", code, body)
+	}
+	if code, body := c.do("PATCH", "/api/v1/namespaces/default/secrets/s", `{"data":{"password":"swordfish!"}}`, map[string]string{"Content-Type": "application/merge-patch+json"}); code < 400 {
+		t.Fatalf("%d %s", code, body)
+	}
+	want := []string{"create secrets", "authentication", "authorization", "admission: mutating", "admission: validating", "etcd commit", "watch delivery"}
+	var j api.Journey
+	c.await("the journey", func() bool { j = c.journey(string(made.UID)); return len(j.Spans) >= len(want) })
+	got := slices.DeleteFunc(spanNames(j), func(name string) bool { return !slices.Contains(want, name) })
+	if !slices.Equal(got, want) {
+		t.Errorf("spans %v", spanNames(j))
+	}
+	if j.Spans[0].Trace != "0af7651916cd43dd8448eb211c80319c" || j.Spans[0].Parent != "b7ad6b7169203331" {
+		t.Errorf("the client's trace does not go on in %+v", j.Spans[0])
+	}
+	if len(j.Changes) != 1 || j.Changes[0].User != "admin" {
+		t.Errorf("changes %+v", j.Changes)
+	}
+	if text, _ := json.Marshal(j); strings.Contains(string(text), "swordfish") {
+		t.Errorf("the secret is told: %s", text)
+	}
+	reply := c.raw("GET", api.JourneyPath+"?uid="+string(made.UID), "", map[string]string{"Authorization": "Bearer bob"})
+	defer reply.Body.Close()
+	var bobs api.Journey
+	if err := json.NewDecoder(reply.Body).Decode(&bobs); err != nil || len(bobs.Spans) != 0 || bobs.Hidden != 1 {
+		t.Errorf("%d: bob, who may not get it, sees %+v, %v", reply.StatusCode, bobs, err)
+	}
+	if reply := c.raw("GET", api.JourneyPath+"?uid="+string(made.UID), "", map[string]string{"Authorization": ""}); reply.StatusCode != 403 {
+		t.Errorf("nobody in particular: %d", reply.StatusCode)
+	}
+}
+
+func TestSpansOfComponents(t *testing.T) {
+	node := &user.DefaultInfo{Name: "system:node:one", Groups: []string{user.NodesGroup}}
+	for _, c := range []struct {
+		who       user.Info
+		component string
+		code      int
+		node      string
+	}{
+		{&user.DefaultInfo{Name: "system:kube-scheduler"}, "kube-scheduler", 200, "said"},
+		{&user.DefaultInfo{Name: "system:kube-scheduler"}, "kube-controller-manager", 403, ""},
+		{node, "kubelet", 200, "one"},
+		{node, "kube-proxy", 403, ""},
+		{&user.DefaultInfo{Name: "system:node:one"}, "kubelet", 403, ""},
+		{&user.DefaultInfo{Name: "system:serviceaccount:kube-system:kube-proxy"}, "kube-proxy", 200, "said"},
+		{&user.DefaultInfo{Name: "ann"}, "kubelet", 403, ""},
+		{&user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, "kube-apiserver", 403, ""},
+	} {
+		word := func(key, value string) *commonpb.KeyValue {
+			return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
+		}
+		body, err := proto.Marshal(&tracecollector.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
+			Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{word("service.name", c.component)}},
+			ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{{
+				SpanId: []byte{1}, Attributes: []*commonpb.KeyValue{word("k8s.object.uid", "x"), word("k8s.node.name", "said")},
+			}}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		window := trace.NewWindow()
+		j := &Journeys{Spans: trace.NewReceiver(window, nil, nil), Authorizer: authorizer.AuthorizerFunc(onlyAdmins)}
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", api.SpansPath, strings.NewReader(string(body)))
+		j.ServeHTTP(w, r.WithContext(registry.WithUser(r.Context(), c.who)))
+		if w.Code != c.code {
+			t.Errorf("%s for %s: %d %s", c.who.GetName(), c.component, w.Code, w.Body)
+		}
+		got := window.Journey("x", "", func(api.JourneyObject) bool { return true })
+		if len(got.Spans) != map[int]int{200: 1}[c.code] || len(got.Spans) == 1 && got.Spans[0].Node != c.node {
+			t.Errorf("%s for %s: %+v", c.who.GetName(), c.component, got.Spans)
+		}
+	}
+}
