@@ -89,6 +89,7 @@ type facts struct {
 	indexes map[indexName]any
 	objects map[objectName]got
 	unread  map[place]error
+	judged  int // pods for which all nodes were asked
 }
 
 type place struct {

@@ -54,9 +54,10 @@ func reasons(message string) map[string]int {
 	if !found {
 		return map[string]int{message: 0}
 	}
-	list, _, _ = strings.Cut(list, " preemption: ")
+	// What comes after the first sentence is about preemption.
+	list, _, _ = strings.Cut(list+" ", ". ")
 	counts := map[string]int{}
-	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), "."), ", ") {
+	for part := range strings.SplitSeq(list, ", ") {
 		if m := counted.FindStringSubmatch(part); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			counts[m[2]] = n
@@ -67,15 +68,47 @@ func reasons(message string) map[string]int {
 	return counts
 }
 
-// refusals is one finding for each reason that the scheduler gave, most common
-// first, with the nodes that gave it: these are asked again, as the scheduler
-// asks them.
+// weight orders reasons: what runs out is what a pod waits for; nodes that it is
+// not meant for come last, however many there are.
+func weight(reason string) int {
+	switch {
+	case strings.HasPrefix(reason, "Insufficient "):
+		return 0
+	case strings.Contains(reason, "node affinity/selector"):
+		return 2
+	}
+	return 1
+}
+
+const untolerated = "node(s) had untolerated taint"
+
+// namedTaints puts the taints that nodes have where the scheduler names none.
+func namedTaints(counts map[string]int, nodes map[string][]*plugins.Node) {
+	for reason, about := range nodes {
+		if _, some := counts[untolerated+"(s)"]; some && strings.HasPrefix(reason, untolerated+" {") {
+			counts[reason] = len(about)
+		}
+	}
+	if slices.ContainsFunc(slices.Collect(maps.Keys(counts)), func(reason string) bool { return strings.HasPrefix(reason, untolerated+" {") }) {
+		delete(counts, untolerated+"(s)")
+	}
+}
+
+// refusals is one finding for each reason that the scheduler gave, the most
+// telling first, with the nodes that gave it: these are asked again, as the
+// scheduler asks them.
 func (f *facts) refusals(pod *corev1.Pod, said *corev1.PodCondition, t target) []api.Finding {
+	// Pods of one template get one answer.
+	name := indexName{place{podKind, pod.Namespace}, "refusals of " + t.Kind + "/" + t.Name + ": " + said.Message}
+	if known, ok := f.indexes[name]; ok {
+		return known.([]api.Finding)
+	}
 	counts := reasons(said.Message)
 	nodes, refused := f.judge(pod)
+	namedTaints(counts, nodes)
 	var out []api.Finding
 	for _, reason := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	}) {
 		about := nodes[reason]
 		finding := refusal(pod, t, reason, about)
@@ -86,11 +119,19 @@ func (f *facts) refusals(pod *corev1.Pod, said *corev1.PodCondition, t target) [
 	if refused != nil {
 		out = append(out, *refused)
 	}
+	f.indexes[name] = out
 	return out
 }
 
+// mostJudged bounds the work of one answer: beyond so many workloads that fit
+// nowhere, the scheduler's words have to do.
+const mostJudged = 60
+
 // judge asks all nodes why they do not take a pod, and sorts them by reason.
 func (f *facts) judge(pod *corev1.Pod) (map[string][]*plugins.Node, *api.Finding) {
+	if f.judged++; f.judged > mostJudged {
+		return nil, nil
+	}
 	snapshot := f.snapshot()
 	if refused := cmp.Or(f.refused(nodeKind, ""), f.refused(podKind, "")); refused != nil {
 		return nil, refused
@@ -168,8 +209,8 @@ func refusal(pod *corev1.Pod, t target, reason string, nodes []*plugins.Node) ap
 	if name, short := strings.CutPrefix(reason, "Insufficient "); short {
 		return noRoom(pod, t, corev1.ResourceName(name), nodes)
 	}
-	if taint, found := strings.CutPrefix(reason, "node(s) had untolerated taint"); found {
-		return taintRefusal(t, strings.Trim(strings.TrimPrefix(taint, "(s)"), " {}"), nodes)
+	if taint, found := strings.CutPrefix(reason, untolerated+" {"); found {
+		return taintRefusal(t, strings.TrimSuffix(taint, "}"), nodes)
 	}
 	node := "NODE"
 	if len(nodes) > 0 {
@@ -192,9 +233,9 @@ func refusal(pod *corev1.Pod, t target, reason string, nodes []*plugins.Node) ap
 		return mended(broken("hostPort", p), mend("hostPort", params("field", t.field("containers[].ports[].hostPort"))))
 	case strings.Contains(reason, "unbound immediate") || strings.Contains(reason, "persistent volumes to bind"):
 		return broken("claimsUnbound", p)
-	case strings.Contains(strings.ToLower(reason), "persistentvolumeclaim"):
+	case strings.Contains(strings.ToLower(reason), "persistentvolumeclaim"), strings.Contains(reason, "pvc(s)"):
 		return broken("claimProblem", p)
-	case strings.Contains(reason, "volume node affinity"):
+	case strings.Contains(reason, "volume node affinity"), strings.Contains(reason, "PersistentVolume's node affinity"), strings.Contains(reason, "volume zone"):
 		return mended(broken("volumeElsewhere", p), mend("volumeElsewhere", p))
 	case strings.Contains(reason, "affinity rules"):
 		return mended(broken("podAffinity", p), mend("podAffinity", params("field", t.field("affinity"))))

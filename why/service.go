@@ -288,16 +288,31 @@ func (f *facts) served(namespace string, have map[string]string) []api.Finding {
 // serving is served for a workload; it also knows of Services that most likely
 // mean it and miss.
 func (f *facts) serving(w workload, blocked bool) []api.Finding {
-	for _, s := range list[*corev1.Service](f, serviceKind, w.ref.Namespace) {
-		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || includes(w.labels, s.Spec.Selector) || len(f.podsSelected(s.Namespace, s.Spec.Selector)) > 0 || f.templateOf(s) != nil {
-			continue
-		}
-		if near := f.nearest(s); near != nil && near.ref == w.ref {
-			return []api.Finding{f.selects(s, nil)}
-		}
+	if s := f.strays(w.ref.Namespace)[w.ref]; s != nil {
+		return []api.Finding{f.selects(s, nil)}
 	}
 	if blocked {
 		return nil
 	}
 	return f.served(w.ref.Namespace, w.labels)
+}
+
+// strays are the Services of a namespace that select nothing, by the workload
+// that each most likely means.
+func (f *facts) strays(namespace string) map[api.ObjectRef]*corev1.Service {
+	name := indexName{place{serviceKind, namespace}, "strays"}
+	if known, ok := f.indexes[name]; ok {
+		return known.(map[api.ObjectRef]*corev1.Service)
+	}
+	strays := map[api.ObjectRef]*corev1.Service{}
+	for _, s := range list[*corev1.Service](f, serviceKind, namespace) {
+		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || len(f.podsSelected(namespace, s.Spec.Selector)) > 0 || f.templateOf(s) != nil {
+			continue
+		}
+		if near := f.nearest(s); near != nil {
+			strays[near.ref] = s
+		}
+	}
+	f.indexes[name] = strays
+	return strays
 }

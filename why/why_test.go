@@ -289,6 +289,10 @@ spec: {containers: [{name: x, image: x, resources: {requests: {cpu: 800m}}}]}
 kind: ReplicaSet
 ---
 kind: Deployment`, nil, "scheduling broken: noRoom largest=4 most=3.2 node=node-1 nodes=1 resource=cpu want=3.5 > lowerRequest kubectl set resources deployment/web -n shop --requests=cpu=3.2 > addNode"},
+	{"taints, the control plane's first", "pods/web-1", "kind: Pod\nspec: {nodeName: null}" + notPlaced("0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful.") + "\n---\nkind: Node\nspec: {taints: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]}", nil, "scheduling broken: taint key=node-role.kubernetes.io/control-plane node=node-1 nodes=1 taint=node-role.kubernetes.io/control-plane:NoSchedule value= > tolerate > untaint kubectl taint node node-1 node-role.kubernetes.io/control-plane:NoSchedule-"},
+	{"taints that the scheduler does not name", "pods/web-1", "kind: Pod\nspec: {nodeName: null}" + notPlaced("0/1 nodes are available: 1 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.") + "\n---\nkind: Node\nspec: {taints: [{key: dedicated, value: db, effect: NoSchedule}]}", nil, "scheduling broken: taint key=dedicated node=node-1 nodes=1 taint=dedicated=db:NoSchedule value=db > tolerate > untaint kubectl taint node node-1 dedicated=db:NoSchedule-"},
+	{"taints of which nothing is known", "pods/web-1", "kind: Pod\nspec: {nodeName: null}" + notPlaced("0/1 nodes are available: 1 node(s) had untolerated taint(s)."), []string{"nodes"}, "scheduling broken: refused node=NODE nodes=1 reason=node(s) had untolerated taint(s)"},
+	{"the full node of a DaemonSet's pod", "pods/web-1", "kind: Pod\nspec: {nodeName: null, containers: [{name: web, image: x, resources: {requests: {memory: 9Gi}}}]}" + notPlaced("0/3 nodes are available: 1 Insufficient memory, 2 node(s) didn't match Pod's node affinity/selector. preemption: x") + "\n---\nkind: Node\nstatus: {allocatable: {memory: 8052228Ki}}", nil, "scheduling broken: tooLarge largest=7863Mi most=7863Mi node=node-1 nodes=1 resource=memory want=9Gi > lowerRequest > addNode"},
 	{"larger than any node", "deployments.apps/web", around + "kind: Pod\nspec: {nodeName: null, containers: [{name: web, image: x, resources: {requests: {cpu: 64}}}]}" + notPlaced("0/1 nodes are available: 1 Insufficient cpu.") + "\n---\nkind: Node", nil, "scheduling broken: tooLarge largest=4 most=4 node=node-1 nodes=1 resource=cpu want=64 > lowerRequest kubectl set resources deployment/web -n shop --requests=cpu=4 > addNode"},
 	{"nodes may not be read", "pods/web-1", "kind: Pod\nspec: {nodeName: null}" + notPlaced("0/1 nodes are available: 1 Insufficient memory."), []string{"nodes"}, "scheduling broken: noRoomAnywhere largest=- most=- node=- nodes=1 resource=memory want=0 > lowerResources > addNode"},
 	{"node selector", "pods/web-1", "kind: Pod\nspec: {nodeName: null, nodeSelector: {disk: ssd}}" + notPlaced("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.") + "\n---\nkind: Node", nil, "scheduling broken: nodeSelector node=node-1 nodes=1 reason=node(s) didn't match Pod's node affinity/selector selector=disk=ssd > labelNode kubectl label node node-1 disk=ssd > nodeSelector"},
@@ -523,6 +527,48 @@ func TestCatalogue(t *testing.T) {
 			if _, ok := catalogue[prefix+m[3]]; !ok && m[3] != "passed" {
 				t.Errorf("%s: no text for %s%s", file, prefix, m[3])
 			}
+		}
+	}
+}
+
+// BenchmarkFind looks for troubles among 10,000 pods on 5,000 nodes, a tenth of
+// them broken.
+func BenchmarkFind(b *testing.B) {
+	var all []runtime.Object
+	add := func(t *testing.T, text string) { all = append(all, objects(t, text)...) }
+	t := &testing.T{}
+	for d := range 1000 {
+		name := fmt.Sprintf("d%d", d)
+		add(t, fmt.Sprintf("kind: Deployment\nmetadata: {name: %s}\nspec: {replicas: 10, template: {metadata: {labels: {app: %s}}}}\nstatus: {updatedReplicas: 10, availableReplicas: %d}", name, name, min(d%10, 1)*10))
+		add(t, fmt.Sprintf("kind: ReplicaSet\nmetadata: {name: %s-a, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: %s, uid: uid-deployment-%s, controller: true}]}\nspec: {replicas: 10}", name, name, name))
+		add(t, fmt.Sprintf("kind: Service\nmetadata: {name: %s}\nspec: {selector: {app: %s}}", name, name))
+		state := ""
+		switch d % 20 {
+		case 0:
+			state = endedWith("exitCode: 1")
+		case 10:
+			state = "\nspec: {nodeName: null, containers: [{name: web, image: x, resources: {requests: {cpu: 64}}}]}" + notPlaced("0/5000 nodes are available: 5000 Insufficient cpu.")
+		}
+		for p := range 10 {
+			add(t, fmt.Sprintf("kind: Pod\nmetadata: {name: %s-%d, labels: {app: %s}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: %s-a, uid: uid-replicaset-%s-a, controller: true}]}%s", name, p, name, name, name, state))
+		}
+	}
+	for n := range 5000 {
+		add(t, fmt.Sprintf("kind: Node\nmetadata: {name: node-%d}", n))
+	}
+	lists := map[string][]runtime.Object{}
+	for _, o := range all {
+		plural, _ := meta.UnsafeGuessKindToResource(o.GetObjectKind().GroupVersionKind())
+		lists[plural.Resource] = append(lists[plural.Resource], o)
+	}
+	reader := Reader{List: func(k schema.GroupVersionResource, _ string) ([]runtime.Object, error) { return lists[k.Resource], nil },
+		Get: func(k schema.GroupVersionResource, _, name string) (runtime.Object, error) {
+			return nil, apierrors.NewNotFound(k.GroupResource(), name)
+		}}
+	for b.Loop() {
+		found, err := Find(reader, nil, now)
+		if err != nil || len(found.Items) != 100 {
+			b.Fatalf("%v: %d troubles", err, len(found.Items))
 		}
 	}
 }

@@ -260,6 +260,8 @@ describe('accessibility', () => {
     ['map, dark', '/map?view=etcd', { dark: true }],
     ['kinds', '/kinds'],
     ['namespace', '/k/namespaces?o=namespaces//default'],
+    ['why', '/?o=deployments.apps/troubles/no-room&t=why'],
+    ['why, dark and narrow', '/?o=deployments.apps/tight/held-back&t=why', { dark: true, width: 390, height: 844 }],
   ]) {
     test(name, async () => {
       const page = await visit(browser, path, options)
