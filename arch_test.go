@@ -26,8 +26,8 @@ var mayImport = map[string][]string{
 	"scheduler/plugins":      {"api"},
 	"controllers":            {"trace", "client", "api"},
 	"dns":                    {"client", "api"},
-	"tui":                    {"why", "client", "api"},
-	"web":                    {"why", "client", "api"},
+	"tui":                    {"client", "api"},
+	"web":                    {"client", "api"},
 	"nodeagent":              {"trace", "nodeagent/*", "client", "api"},
 	"nodeagent/runtime":      {"nodeagent/helper/built", "api"},
 	"nodeagent/volume":       {"api"},
@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
-	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "why", "client", "api"},
+	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
 }
 
 // forbidden are the programs that this project is here to write; their

@@ -5,25 +5,17 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/client-go/rest"
 
 	"orrery.dev/api"
-	"orrery.dev/client"
-	"orrery.dev/why"
 )
 
 // TestWhyWithTheUsersRights asks for the same chain as an administrator, as a
-// user who may read one namespace but no quotas, and as nobody in particular;
-// over the cache and over a client.
+// user who may read one namespace but no quotas, and as nobody in particular.
 func TestWhyWithTheUsersRights(t *testing.T) {
 	const bobsOwn = "default"
 	may := authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -66,32 +58,6 @@ func TestWhyWithTheUsersRights(t *testing.T) {
 	}
 	if code := askWhy(t, c, "", of, nil); code != http.StatusForbidden {
 		t.Errorf("nobody: %d", code)
-	}
-	overAClient(t, c)
-}
-
-// overAClient has the same rules read through the API, as faces outside of the
-// server do.
-func overAClient(t *testing.T, c *cluster) {
-	ctx := t.Context()
-	bob := rest.CopyConfig(c.config)
-	bob.BearerToken = "bob"
-	objects, err := client.NewObjects(bob)
-	must(t, err)
-	reader := why.Reader{
-		Get: func(k schema.GroupVersionResource, namespace, name string) (runtime.Object, error) {
-			return objects.Get(ctx, k, namespace, name)
-		},
-		List: func(k schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
-			return objects.List(ctx, k, namespace)
-		},
-	}
-	w, err := why.Explain(reader, api.ObjectRef{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"}, time.Now())
-	if err != nil || w.Links[0].State != api.WhyBroken {
-		t.Errorf("over a client: %v %+v", err, w)
-	}
-	if _, err := why.Explain(reader, api.ObjectRef{Resource: "pods", Namespace: "kube-system", Name: "x"}, time.Now()); !apierrors.IsForbidden(err) {
-		t.Errorf("over a client, elsewhere: %v", err)
 	}
 }
 
