@@ -78,8 +78,11 @@ func TestDifferential(t *testing.T) {
 	if err != nil {
 		t.Fatal("-focus:", err)
 	}
-	var plain, cbor []Case
+	var plain, cbor, warming []Case
 	for _, c := range cases {
+		if busy.MatchString(c.Name) {
+			warming = append(warming, c)
+		}
 		switch {
 		case !wanted.MatchString(c.Name):
 		case strings.HasPrefix(c.Name, "cbor/"):
@@ -90,9 +93,16 @@ func TestDifferential(t *testing.T) {
 	}
 	commands := wantedCommands(wanted)
 	var results []result
-	if len(plain)+len(commands) > 0 {
+	measured := wanted.MatchString("metrics/")
+	if len(plain)+len(commands) > 0 || measured {
 		both := start(t)
 		results = append(both.playAll(t.Context(), plain), both.playCommands(t, commands)...)
+		if measured && len(plain) == 0 {
+			both.playAll(t.Context(), warming)
+		}
+		if measured {
+			results = append(results, both.playMetrics(t, wanted)...)
+		}
 	}
 	if len(cbor) > 0 {
 		results = append(results, start(t, "--feature-gates=CBORServingAndStorage=true").playAll(t.Context(), cbor)...)
