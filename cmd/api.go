@@ -14,10 +14,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/api"
@@ -99,8 +101,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	tracer := trace.New("kube-apiserver", spans, spans.Sampler())
 	journeys := &server.Journeys{Spans: spans, Authorizer: authz}
 	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run, spans.Run}}
-	metrics := append(sealing.metrics(), authz.Collectors()...)
-	metrics = append(metrics, tracer.Metrics())
+	metrics := slices.Concat(sealing.metrics(), authz.Collectors(), addresses.Collectors(), issuer.Collectors(), []prometheus.Collector{tracer.Metrics()})
 	if jwts != nil {
 		parts.others = append(parts.others, jwts.Run)
 		metrics = append(metrics, jwts.Collectors()...)

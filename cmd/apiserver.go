@@ -143,7 +143,7 @@ func runAPIServer(ctx context.Context, o apiOptions) error {
 	if err != nil {
 		return err
 	}
-	return together(ctx, api.run, func(ctx context.Context) error { return o.serve(ctx, api.server.Handler()) })
+	return together(ctx, api.run, func(ctx context.Context) error { return o.serve(ctx, api.server) })
 }
 
 // etcdClient connects to etcd. It does not wait for etcd to be there: the API
@@ -177,7 +177,7 @@ func (o *apiOptions) etcdClient(log *slog.Logger) (*clientv3.Client, error) {
 }
 
 // serve answers requests until ctx ends, and then lets those in progress finish.
-func (o *apiOptions) serve(ctx context.Context, handler http.Handler) error {
+func (o *apiOptions) serve(ctx context.Context, s *server.Server) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bind, fmt.Sprint(o.port)))
 	if err != nil {
 		return fmt.Errorf("--secure-port: %w", err)
@@ -187,11 +187,11 @@ func (o *apiOptions) serve(ctx context.Context, handler http.Handler) error {
 		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
 	listening := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 32 * time.Second, MaxHeaderBytes: 1 << 20,
+		Handler: s.Handler(), ReadHeaderTimeout: 32 * time.Second, MaxHeaderBytes: 1 << 20,
 		// Watches are streams of one connection; the default of 250 is too few
 		// for a controller manager.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000},
-		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+		ErrorLog: s.ErrorLog(),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate,
 			// The authenticator judges certificates: a wrong one is a 401 with a

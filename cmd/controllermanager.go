@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,12 +39,11 @@ func newControllerManagerCommand() *cobra.Command {
 					return fmt.Errorf("--service-account-private-key-file: %w", err)
 				}
 			}
-			metrics := newRegistry()
+			metrics := prometheus.NewRegistry()
 			metrics.MustRegister(o.Trace.Metrics())
-			o.Metrics = metrics
 			return together(c.Context(), o.Trace.Run,
 				func(ctx context.Context) error {
-					return serveHealth(ctx, address, metrics, zpages{component: "kube-controller-manager", flags: c.Flags()})
+					return serveHealth(ctx, address, client.Measured(metrics), zpages{component: "kube-controller-manager", flags: c.Flags()})
 				},
 				func(ctx context.Context) error { return controllers.Run(ctx, o) })
 		},

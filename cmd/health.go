@@ -16,16 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-// newRegistry holds a component's metrics, with those of the process and of Go.
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
-}
 
 // serveHealth answers /healthz, /livez, /readyz, /metrics and the pages for those
 // who debug over TLS until ctx ends. It listens on loopback with a certificate made for the occasion, as the

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"orrery.dev/client"
@@ -24,11 +25,11 @@ func newSchedulerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			metrics := newRegistry()
+			metrics := prometheus.NewRegistry()
 			metrics.MustRegister(spans.Metrics())
 			return together(c.Context(), spans.Run,
 				func(ctx context.Context) error {
-					return serveHealth(ctx, address, metrics, zpages{component: "kube-scheduler", flags: c.Flags()})
+					return serveHealth(ctx, address, client.Measured(metrics), zpages{component: "kube-scheduler", flags: c.Flags()})
 				},
 				func(ctx context.Context) error {
 					return scheduler.Run(ctx, scheduler.Config{Clients: clients, Name: name, LeaderElect: elect, Log: log, Metrics: metrics, Trace: spans})

@@ -121,7 +121,7 @@ func serveSimulated(ctx context.Context, out io.Writer, say *progress, layout cl
 	}
 	return together(ctx,
 		api.run,
-		func(ctx context.Context) error { return flags.serve(ctx, api.server.Handler()) },
+		func(ctx context.Context) error { return flags.serve(ctx, api.server) },
 		func(ctx context.Context) error { return runSimulatedParts(ctx, out, say, layout, faces, o, log) },
 	)
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -62,8 +61,6 @@ type Config struct {
 	// orrery.dev/local-path puts volumes: /var/lib/orrery/volumes.
 	LocalPath string
 
-	// Metrics takes the work queues' metrics; nil means none.
-	Metrics prometheus.Registerer
 	// Trace tells of each sync; nil means nobody is told.
 	Trace *trace.Tracer
 	// Board shows what the controllers are doing; nil means nobody looks.
@@ -171,9 +168,6 @@ func (cfg *Config) complete() error {
 	if cfg.Board == nil {
 		cfg.Board = &Board{}
 	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = prometheus.NewRegistry()
-	}
 	cfg.NodeMonitorGracePeriod = orDefault(cfg.NodeMonitorGracePeriod, 40*time.Second)
 	cfg.TerminatedPodGCThreshold = orDefault(cfg.TerminatedPodGCThreshold, 12500)
 	cfg.SigningDuration = orDefault(cfg.SigningDuration, 365*24*time.Hour)
@@ -219,7 +213,6 @@ func run(ctx context.Context, cfg Config) error {
 	}
 	cfg.Board.reset()
 	defer cfg.Board.reset()
-	metrics := newQueueMetrics(cfg.Metrics)
 	var loops []*loop
 	for _, row := range list() {
 		if !cfg.wanted(row.name) || row.enabled != nil && !row.enabled(cfg) {
@@ -229,7 +222,7 @@ func run(ctx context.Context, cfg Config) error {
 		if err != nil {
 			return err
 		}
-		l, err := newLoop(row.make(own), cfg, metrics)
+		l, err := newLoop(row.make(own), cfg)
 		if err != nil {
 			return err
 		}

@@ -99,11 +99,11 @@ type loop struct {
 	trace *trace.Tracer
 }
 
-func newLoop(c Controller, cfg Config, metrics workqueue.MetricsProvider) (*loop, error) {
+func newLoop(c Controller, cfg Config) (*loop, error) {
 	l := &loop{Controller: c, board: cfg.Board, trace: cfg.Trace}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: c.Name, MetricsProvider: metrics})
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: c.Name})
 	for _, s := range c.Reads {
 		if s.Keys == nil {
 			continue

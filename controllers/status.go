@@ -3,9 +3,6 @@ package controllers
 import (
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/util/workqueue"
 )
 
 // Status is what one controller has been doing.
@@ -72,69 +69,4 @@ func (b *Board) synced(name, key string, err error) {
 		row.Failures++
 		row.LastError, row.FailedKey, row.FailedAt = err.Error(), key, row.LastSync
 	}
-}
-
-// queueMetrics gives the work queues upstream's metrics.
-type queueMetrics struct {
-	depth, unfinished, longest *prometheus.GaugeVec
-	adds, retries              *prometheus.CounterVec
-	waited, worked             *prometheus.HistogramVec
-}
-
-// newQueueMetrics registers the metrics of work queues; one registry can serve
-// several runs.
-func newQueueMetrics(reg prometheus.Registerer) *queueMetrics {
-	label := []string{"name"}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return registered(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_" + name, Help: help}, label))
-	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return registered(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_" + name, Help: help}, label))
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		return registered(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "workqueue_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
-		}, label))
-	}
-	return &queueMetrics{
-		depth:      gauge("depth", "Keys that wait in the queue."),
-		unfinished: gauge("unfinished_work_seconds", "Time spent on keys that are being worked on."),
-		longest:    gauge("longest_running_processor_seconds", "Time of the longest sync that has not ended."),
-		adds:       counter("adds_total", "Keys added to the queue."),
-		retries:    counter("retries_total", "Keys queued again after an error."),
-		waited:     histogram("queue_duration_seconds", "Time that a key waits before it is worked on."),
-		worked:     histogram("work_duration_seconds", "Time that one sync takes."),
-	}
-}
-
-func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	err := reg.Register(c)
-	if earlier, ok := err.(prometheus.AlreadyRegisteredError); ok { //nolint:errorlint // returned unwrapped
-		if same, ok := earlier.ExistingCollector.(C); ok {
-			return same
-		}
-	}
-	return c
-}
-
-func (m *queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {
-	return m.depth.WithLabelValues(name)
-}
-func (m *queueMetrics) NewAddsMetric(name string) workqueue.CounterMetric {
-	return m.adds.WithLabelValues(name)
-}
-func (m *queueMetrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
-	return m.waited.WithLabelValues(name)
-}
-func (m *queueMetrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
-	return m.worked.WithLabelValues(name)
-}
-func (m *queueMetrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return m.unfinished.WithLabelValues(name)
-}
-func (m *queueMetrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return m.longest.WithLabelValues(name)
-}
-func (m *queueMetrics) NewRetriesMetric(name string) workqueue.CounterMetric {
-	return m.retries.WithLabelValues(name)
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"orrery.dev/client"
 )
 
 // metrics are named as CoreDNS names them.
@@ -39,8 +40,7 @@ func newMetrics() *metrics {
 		cacheHits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_cache_hits_total", Help: "Answers from the cache."}),
 		cacheMisses: prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_cache_misses_total", Help: "Questions not in the cache."}),
 	}
-	m.registry.MustRegister(m.requests, m.responses, m.durations, m.forwards, m.cacheHits, m.cacheMisses,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.requests, m.responses, m.durations, m.forwards, m.cacheHits, m.cacheMisses)
 	return m
 }
 
@@ -65,3 +65,6 @@ func (m *metrics) observe(request, answer *dns.Msg, w dns.ResponseWriter, took t
 	m.responses.WithLabelValues(server, zone, dns.RcodeToString[answer.Rcode]).Inc()
 	m.durations.WithLabelValues(server, zone).Observe(took.Seconds())
 }
+
+// all are also those that the libraries keep.
+func (m *metrics) all() prometheus.Gatherer { return client.Measured(m.registry) }

@@ -104,7 +104,7 @@ func Run(ctx context.Context, c Config) error {
 	group.Go(func() error { return serveHTTP(ctx, c.HealthAddr, "/health", answerOK(func() bool { return true })) })
 	group.Go(func() error { return serveHTTP(ctx, c.ReadyAddr, "/ready", answerOK(seen.synced)) })
 	group.Go(func() error {
-		return serveHTTP(ctx, c.MetricsAddr, "/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+		return serveHTTP(ctx, c.MetricsAddr, "/metrics", promhttp.HandlerFor(m.all(), promhttp.HandlerOpts{}))
 	})
 	group.Go(func() error { return s.outside.detectLoops(ctx) })
 	c.Log.Info("cluster DNS serves", "addr", c.Addr, "domain", c.Domain, "upstreams", upstreams)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"orrery.dev/client"
 )
 
 // rate turns a growing counter into a rate.
@@ -36,11 +38,9 @@ func (r *rate) rate(count uint64, now time.Time) uint64 {
 	return r.value
 }
 
-// serveMetrics serves figures about the agent itself.
-func (a *Agent) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+// serveMetrics serves figures about the agent itself, as text to everybody.
+func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	header(w)
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
 	running := 0
 	states := map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}
 	for _, worker := range a.pods.all() {
@@ -67,9 +67,9 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 		lines = append(lines, labelled{`container_state="` + state + `"`, float64(n)})
 	}
 	gauge(w, "kubelet_running_containers", "Number of containers currently running", lines...)
-	gauge(w, "go_goroutines", "Number of goroutines that currently exist.", labelled{"", float64(runtime.NumGoroutine())})
-	gauge(w, "go_memstats_alloc_bytes", "Number of bytes allocated and still in use.", labelled{"", float64(mem.Alloc)})
-	gauge(w, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", labelled{"", float64(a.started.UnixNano()) / 1e9})
+	plain := r.Clone(r.Context())
+	plain.Header = http.Header{}
+	promhttp.HandlerFor(client.Measured(), promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, plain)
 }
 
 // serveResourceMetrics serves what metrics-server reads.

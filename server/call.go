@@ -154,7 +154,7 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.r)
+	body, err := c.readBody()
 	if err != nil {
 		return err
 	}
@@ -256,6 +256,7 @@ const (
 	keyUser contextKey = iota
 	keyInfo
 	keyReceived // when the request came in
+	keyDelay    // how long it has waited for others (*delay)
 	keyPass     // of a watch that has not begun
 )
 

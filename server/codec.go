@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -45,6 +47,15 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
+// readBody reads the body of the call, and measures it.
+func (c *call) readBody() ([]byte, error) {
+	body, err := readBody(c.r)
+	if err == nil {
+		c.s.metrics.bodies.WithLabelValues(c.GVR.Group, c.GVR.Resource, strings.Replace(c.Verb, "deletecollection", "delete_collection", 1)).Observe(float64(len(body)))
+	}
+	return body, err
+}
+
 // decode reads an object of the given kind. Strict errors (unknown and
 // duplicate fields) are returned apart, with the object: whether they matter is
 // the caller's decision.
@@ -56,6 +67,9 @@ func decode(body []byte, contentType string, want schema.GroupVersionKind, into 
 	if got.GroupVersion() != want.GroupVersion() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
 	}
+	if u, custom := into.(*unstructured.Unstructured); custom && got.Kind != want.Kind {
+		return nil, errOtherCustomKind(u, want)
+	}
 	if got.Kind != want.Kind {
 		return nil, undecodable(errOtherKind(got, want), want, got, body)
 	}
@@ -66,6 +80,13 @@ func decode(body []byte, contentType string, want schema.GroupVersionKind, into 
 // errOtherKind is for a body of another kind than the URL is about.
 func errOtherKind(got, want schema.GroupVersionKind) error {
 	return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, want.Version, want.Kind)
+}
+
+// errOtherCustomKind is the same for custom objects, which can be read as any kind.
+func errOtherCustomKind(obj *unstructured.Unstructured, want schema.GroupVersionKind) error {
+	kind := obj.GetKind()
+	return apierrors.NewInvalid(schema.GroupKind{Group: want.Group, Kind: kind}, obj.GetName(),
+		field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+want.Kind)})
 }
 
 // decodeKind reads an object, and says of which kind it claims to be. into is filled
@@ -148,7 +169,8 @@ func decodeJSON(body []byte, want schema.GroupVersionKind, into runtime.Object) 
 }
 
 // kindOf completes what the body says of its kind with what the URL says. An
-// unstructured object must say it itself.
+// unstructured object must say it itself; that it does not say its version, decode
+// will find.
 func kindOf(head metav1.TypeMeta, want schema.GroupVersionKind, into runtime.Object, body []byte) (schema.GroupVersionKind, error) {
 	gv, err := schema.ParseGroupVersion(head.APIVersion)
 	if err != nil {
@@ -158,9 +180,6 @@ func kindOf(head metav1.TypeMeta, want schema.GroupVersionKind, into runtime.Obj
 	if _, ok := into.(*unstructured.Unstructured); ok {
 		if head.Kind == "" {
 			return schema.GroupVersionKind{}, runtime.NewMissingKindErr(string(body))
-		}
-		if head.APIVersion == "" {
-			return schema.GroupVersionKind{}, runtime.NewMissingVersionErr(string(body))
 		}
 		return got, nil
 	}
@@ -176,16 +195,8 @@ func kindOf(head metav1.TypeMeta, want schema.GroupVersionKind, into runtime.Obj
 // checkMetadata refuses custom objects whose metadata has the wrong types, which
 // a typed object would refuse by itself.
 func checkMetadata(u *unstructured.Unstructured) error {
-	raw, ok := u.Object["metadata"]
-	if !ok {
-		return nil
-	}
-	var meta metav1.ObjectMeta
-	fields, ok := raw.(map[string]any)
-	if !ok {
-		return fmt.Errorf("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta")
-	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &meta)
+	_, _, err := objectmeta.GetObjectMeta(u.Object, false)
+	return err
 }
 
 func decodeYAML(body []byte, want schema.GroupVersionKind, into runtime.Object) (schema.GroupVersionKind, []error, error) {

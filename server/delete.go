@@ -63,7 +63,7 @@ var deleteOptionsKind = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOpti
 
 // deleteOptions come in the body or, without one, in the query.
 func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
-	body, err := readBody(c.r)
+	body, err := c.readBody()
 	if err != nil {
 		return nil, err
 	}

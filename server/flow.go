@@ -55,14 +55,16 @@ func (s *Server) limit(c *gin.Context) {
 		User: userFrom(ctx), Resource: info.Resource, Verb: info.Verb, GVR: info.GVR, Subresource: info.Subresource,
 		Namespace: info.Namespace, Name: info.Name, URL: c.Request.URL, Received: received,
 	}
+	began := time.Now()
 	_, step := trace.Step(ctx, "priority and fairness")
 	pass := s.flow.Enter(ctx, request)
 	step.End(nil)
+	delayOf(ctx).add(time.Since(began))
 	// The names would tell users what the administrator thinks of them.
 	c.Header(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, string(pass.Class.LevelUID))
 	c.Header(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(pass.Class.SchemaUID))
 	if !pass.Admitted {
-		tooMany(c, pass.RetryAfter)
+		s.tooMany(c, pass.RetryAfter)
 		return
 	}
 	defer pass.Leave()
@@ -82,8 +84,9 @@ func watchBegun(ctx context.Context) {
 }
 
 // tooMany is upstream's refusal, which is not a Status.
-func tooMany(c *gin.Context, after int64) {
+func (s *Server) tooMany(c *gin.Context, after int64) {
 	c.Abort()
+	s.metrics.terminate(c.Request, http.StatusTooManyRequests)
 	c.Header("Retry-After", strconv.FormatInt(after, 10))
 	http.Error(c.Writer, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }
@@ -104,7 +107,7 @@ func (s *Server) limitPlainly(c *gin.Context, info *requestInfo) {
 		c.Next()
 	default:
 		if !slices.Contains(userFrom(c.Request.Context()).GetGroups(), user.SystemPrivilegedGroup) {
-			tooMany(c, 1)
+			s.tooMany(c, 1)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestRequestsAreMeasured(t *testing.T) {
@@ -28,13 +29,31 @@ func TestRequestsAreMeasured(t *testing.T) {
 			t.Errorf("%s: %d %s", method, got, reply)
 		}
 	}
-	_, text := c.do("GET", "/metrics", "", nil)
+	c.do("GET", "/api", "", map[string]string{"Authorization": "Bearer nobody"})
+	c.do("GET", "/api/v1/configmaps", "", map[string]string{"Authorization": "Bearer bob"})
+	list, err := configMaps.Watch(ctx, metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Stop()
+	var text string
+	c.await("a list by watching", func() bool {
+		_, text = c.do("GET", "/metrics", "", nil)
+		return strings.Contains(text, "apiserver_watch_list_duration_seconds_count")
+	})
 	for _, want := range []string{
 		`apiserver_request_total{code="201",component="apiserver",dry_run="All",group="",resource="configmaps",scope="namespace",subresource="",verb="POST",version="v1"} 1`,
 		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="APPLY",version="v1"} 1`,
 		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"} 1`,
 		`apiserver_request_duration_seconds_bucket{component="apiserver",dry_run="All",group="",resource="configmaps",scope="namespace",subresource="",verb="POST",version="v1",le="+Inf"} 1`,
-		`apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"} 1`,
+		`apiserver_request_sli_duration_seconds_count{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"} 1`,
+		`apiserver_request_body_size_bytes_count{group="",resource="configmaps",verb="patch"} 1`,
+		`apiserver_watch_events_sizes_count{group="",resource="configmaps",version="v1"} 3`, // one by the first watch, two by the second
+		`apiserver_watch_list_duration_seconds_count{group="",resource="configmaps",scope="namespace",version="v1"} 1`,
+		`authenticated_user_requests{username="other"} 1`,
+		`authentication_attempts{result="failure"} 1`,
+		`authorization_attempts_total{result="no-opinion"} 2`, // bob, and anonymous
+		`apiserver_longrunning_requests{component="apiserver",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"} 2`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s", want)

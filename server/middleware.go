@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -56,13 +57,10 @@ func (s *Server) readURL(c *gin.Context) {
 	c.Header("Cache-Control", "no-cache, private") // unless an answer says otherwise
 	info := parseRequest(c.Request)
 	c.Request = c.Request.WithContext(withInfo(c.Request.Context(), info))
-	// OPTIONS and the like are for nobody but what is behind a proxy.
-	if info.Resource && info.Verb == "" && info.Subresource != "proxy" {
-		if k := s.Kinds.Find(info.GVR); k != nil && k.Unstructured() {
-			c.Abort()
-			notFoundText(c.Writer)
-			return
-		}
+	// OPTIONS and the like are for nobody but what is behind a proxy, and custom
+	// resources, which know HEAD and refuse the others by themselves.
+	strange := info.Verb == "" || c.Request.Method == http.MethodHead
+	if k := s.Kinds.Find(info.GVR); info.Resource && strange && info.Subresource != "proxy" && (k == nil || !k.Unstructured()) {
 		s.refuse(c, errMethodNotAllowed())
 	}
 }
@@ -89,6 +87,9 @@ func (s *Server) deadline(c *gin.Context) {
 	defer cancel()
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
+	if c.Writer.Status() == http.StatusGatewayTimeout && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.metrics.terminate(c.Request, http.StatusGatewayTimeout)
+	}
 }
 
 // isStream reports whether a path belongs to an extra handler or a profile,
@@ -108,7 +109,9 @@ func (s *Server) isStream(path string) bool {
 func (s *Server) authenticate(c *gin.Context) {
 	_, step := trace.Step(c.Request.Context(), "authentication")
 	defer step.End(nil)
+	began := time.Now()
 	answer, ok, err := s.Authenticator.AuthenticateRequest(c.Request)
+	s.metrics.authenticate(c.Request, answer, ok, err, began)
 	who := (user.Info)(nil)
 	switch {
 	case ok && err == nil:
@@ -140,7 +143,9 @@ func (s *Server) authorizeURL(c *gin.Context) {
 	}
 	_, step := trace.Step(c.Request.Context(), "authorization")
 	defer step.End(nil)
+	began := time.Now()
 	decision, reason, err := s.Authorizer.Authorize(c.Request.Context(), a)
+	s.metrics.authorize(decision, err, began)
 	event := audit.From(c.Request.Context())
 	switch {
 	case decision == authorizer.DecisionAllow:
@@ -225,7 +230,7 @@ func (s *Server) measure(c *gin.Context) {
 	begin := time.Now()
 	id := auditID(c.Request)
 	c.Header("Audit-Id", id)
-	ctx := context.WithValue(c.Request.Context(), keyReceived, begin)
+	ctx := context.WithValue(context.WithValue(c.Request.Context(), keyReceived, begin), keyDelay, &delay{})
 	if s.Audit != nil {
 		ctx, _ = s.Audit.WithEvent(ctx, id)
 	}

@@ -82,7 +82,7 @@ func (c *call) patchProjection() error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.r)
+	body, err := c.readBody()
 	if err != nil {
 		return err
 	}

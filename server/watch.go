@@ -228,7 +228,7 @@ func (f *frames) reset() { f.bytes, f.ends = f.bytes[:0], f.ends[:0] }
 // is the last event.
 func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send func(*frames) error) {
 	batch := &frames{}
-	sent := e.s.metrics.events.WithLabelValues(e.GVR.Group, e.GVR.Version, e.GVR.Resource)
+	sent := e.s.metrics.ofWatch(e.r, e.requestInfo)
 	for {
 		if _, current := watcher.Bookmark(); current {
 			watchBegun(e.r.Context())
@@ -258,7 +258,7 @@ func (e *eventStream) pump(ctx context.Context, watcher *storage.Watcher, send f
 			return // the client is gone
 		}
 		e.deliver(events)
-		sent.Add(float64(len(batch.ends)))
+		sent(batch, events)
 		if over { // only now: the bookmark counts these events as sent
 			e.sayGoodbye(ctx, watcher, send)
 			return

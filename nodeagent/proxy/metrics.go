@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // metrics are named as upstream's kube-proxy names them.
@@ -35,8 +34,7 @@ func newMetrics() *metrics {
 			Name: "kubeproxy_conntrack_reconciler_deleted_entries_total", Help: "Stale UDP connections that were removed.",
 		}),
 	}
-	m.registry.MustRegister(m.durations, m.failures, m.last, m.services, m.endpoints, m.forgotten,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.durations, m.failures, m.last, m.services, m.endpoints, m.forgotten)
 	return m
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"orrery.dev/client"
 	"orrery.dev/trace"
 )
 
@@ -322,7 +323,7 @@ func (p *Proxy) healthRoutes() http.Handler {
 
 func (p *Proxy) metricsRoutes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(client.Measured(p.metrics.registry), promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", p.health.handler(true))
 	for path, page := range p.config.Pages {
 		mux.Handle(path, page)

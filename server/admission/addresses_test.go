@@ -2,11 +2,13 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +54,29 @@ func (a *Addresses) takenPorts(t *testing.T) (all []int) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+func TestOccupancy(t *testing.T) {
+	store := newFakeStore()
+	a := newTestAddresses(t, store, "10.96.0.0/24", PortRange{30000, 30099})
+	wantError(t, run(t, a.plugin(), request(Create, "services", newService("s", corev1.ServiceTypeNodePort), nil)), "")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		got[strings.TrimPrefix(f.GetName(), "kube_apiserver_")] = f.Metric[0].GetGauge().GetValue()
+	}
+	want := map[string]float64{
+		"clusterip_allocator_allocated_ips": 1, "clusterip_allocator_available_ips": 253,
+		"nodeport_allocator_allocated_ports": 1, "nodeport_allocator_available_ports": 99,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestServiceLife(t *testing.T) {

@@ -115,7 +115,7 @@ type Chain []Plugin
 
 // Observed is the chain with the time that each half of a plugin takes told of:
 // "admit" or "validate".
-func (c Chain) Observed(tell func(plugin, half string, r *Request, took time.Duration, err error)) Chain {
+func (c Chain) Observed(tell func(ctx context.Context, plugin, half string, r *Request, took time.Duration, err error)) Chain {
 	timed := func(plugin, half string, run func(context.Context, *Request) error) func(context.Context, *Request) error {
 		if run == nil {
 			return nil
@@ -123,7 +123,7 @@ func (c Chain) Observed(tell func(plugin, half string, r *Request, took time.Dur
 		return func(ctx context.Context, r *Request) error {
 			begin := time.Now()
 			err := run(ctx, r)
-			tell(plugin, half, r, time.Since(begin), err)
+			tell(ctx, plugin, half, r, time.Since(begin), err)
 			return err
 		}
 	}

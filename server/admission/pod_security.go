@@ -3,10 +3,12 @@ package admission
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics/legacyregistry"
 	podsecurity "k8s.io/pod-security-admission/admission"
 	podsecurityload "k8s.io/pod-security-admission/admission/api/load"
 	"k8s.io/pod-security-admission/api"
@@ -29,7 +31,7 @@ func podSecurity(reader Reader, raw []byte) (Plugin, error) {
 	judge := &podsecurity.Admission{
 		Configuration:    config,
 		Evaluator:        evaluator,
-		Metrics:          unmeasured{},
+		Metrics:          podSecurityMetrics(),
 		PodSpecExtractor: podsecurity.DefaultPodSpecExtractor{},
 		NamespaceGetter:  securityReader{reader},
 		PodLister:        securityReader{reader},
@@ -93,10 +95,9 @@ func (s securityReader) ListPods(ctx context.Context, namespace string) ([]*core
 	return list[*corev1.Pod](ctx, s.reader, core("pods"), namespace)
 }
 
-// unmeasured drops the library's own counters: admission is measured by the chain.
-type unmeasured struct{}
-
-func (unmeasured) RecordEvaluation(metrics.Decision, api.LevelVersion, metrics.Mode, api.Attributes) {
-}
-func (unmeasured) RecordExemption(api.Attributes)   {}
-func (unmeasured) RecordError(bool, api.Attributes) {}
+// podSecurityMetrics are the library's counters, which one process has once.
+var podSecurityMetrics = sync.OnceValue(func() metrics.Recorder {
+	recorder := metrics.NewPrometheusRecorder(api.GetAPIVersion())
+	recorder.MustRegister(legacyregistry.MustRegister)
+	return recorder
+})

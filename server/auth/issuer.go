@@ -55,6 +55,7 @@ type IssuerConfig struct {
 type Issuer struct {
 	config IssuerConfig
 	keys   []verificationKey // the signing key's first
+	uses   tokenUses
 }
 
 // NewIssuer makes an issuer. Others are keys of tokens issued earlier or
@@ -66,7 +67,7 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	if c.JWKSURL == "" {
 		c.JWKSURL = strings.TrimSuffix(c.URL, "/") + "/openid/v1/jwks"
 	}
-	i := &Issuer{config: c}
+	i := &Issuer{config: c, uses: newTokenUses()}
 	known := map[string]bool{}
 	for _, public := range append([]crypto.PublicKey{c.Key.Public()}, c.Others...) {
 		key, err := newVerificationKey(public)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -177,6 +179,15 @@ func TestLegacyToken(t *testing.T) {
 	marked.(*corev1.Secret).Labels[invalidSinceLabel] = "2026-01-01"
 	if _, ok, err := i.AuthenticateToken(t.Context(), token); ok || err == nil || !strings.Contains(err.Error(), "has been marked invalid") {
 		t.Errorf("a token marked as invalid: %v %v", ok, err)
+	}
+	for _, c := range []struct {
+		uses prometheus.Counter
+		want float64
+	}{{i.uses.legacy, 2}, {i.uses.manual, 2}, {i.uses.auto, 0}, {i.uses.autoEnded, 1}, {i.uses.valid, 0}} {
+		var told dto.Metric
+		if err := c.uses.Write(&told); err != nil || told.Counter.GetValue() != c.want {
+			t.Errorf("%v: %v, want %v", c.uses.Desc(), &told, c.want)
+		}
 	}
 }
 
