@@ -221,6 +221,11 @@ func DefaultCustomResourceDefinition(c *apiextensionsv1.CustomResourceDefinition
 	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
 		fillPtr(&w.ClientConfig.Service.Port, 443)
 	}
+	for _, v := range c.Spec.Versions {
+		if v.Storage && len(c.Status.StoredVersions) == 0 {
+			c.Status.StoredVersions = []string{v.Name}
+		}
+	}
 }
 
 // DefaultAPIService fills in the port of the service.

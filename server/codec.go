@@ -165,8 +165,15 @@ func decodeJSON(body []byte, want schema.GroupVersionKind, into runtime.Object) 
 		return got, nil, nil // decode reports it
 	}
 	strict, err := kjson.UnmarshalStrict(body, into)
+	if err != nil && strings.Contains(err.Error(), ownTypes) {
+		err = errors.New(strings.ReplaceAll(err.Error(), ownTypes, " of type "+want.Version+"."))
+	}
 	return got, strict, err
 }
+
+// ownTypes is what errors say of Go types of package api, where upstream's packages
+// are called as versions are.
+const ownTypes = " of type api."
 
 // kindOf completes what the body says of its kind with what the URL says. An
 // unstructured object must say it itself; that it does not say its version, decode

@@ -16,7 +16,7 @@ import (
 // create serves POST on a collection.
 func (c *call) create() error {
 	ctx := c.r.Context()
-	if c.kind.Namespaced && c.Namespace == "" || c.Name != "" {
+	if c.kind.Namespaced && c.Namespace == "" || c.Name != "" && !c.kind.Unstructured() {
 		return errMethodNotAllowed()
 	}
 	options, err := c.createOptions()

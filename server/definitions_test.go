@@ -79,7 +79,7 @@ spec:
       openAPIV3Schema:
         type: object
         properties:
-          spec: {type: object, properties: {size: {type: string}, replicas: {type: integer, default: 2}}}
+          spec: {type: object, properties: {size: {type: string}, replicas: {type: integer, default: 2}, hue: {type: string, default: red}}}
 `
 
 // define creates a definition and waits until it is established.
@@ -247,6 +247,49 @@ func TestDefinitionRefuses(t *testing.T) {
 	}
 }
 
+// TestCustomRefusals: what is wrong with a request for custom resources is told in
+// other words than for built-in ones.
+func TestCustomRefusals(t *testing.T) {
+	c := start(t)
+	c.define(gadgets)
+	if _, err := c.dynamic("v1").Create(context.Background(), gadget("one", "small"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const all, one = "/apis/example.org/v1/namespaces/default/gadgets", "/apis/example.org/v1/namespaces/default/gadgets/one"
+	merge := map[string]string{"Content-Type": "application/merge-patch+json"}
+	const otherKind = `Other.example.org "one" is invalid: kind: Invalid value: "Other": must be Gadget`
+	for _, test := range []struct {
+		method, path, body string
+		header             map[string]string
+		code               int
+		want               string
+	}{
+		{"POST", all, `{"kind":"Gadget","metadata":{"name":"x"}}`, nil, 400, "the API version in the data () does not match the expected API version (example.org/v1)"},
+		{"POST", all, `{"apiVersion":"example.org/v1","kind":"Other","metadata":{"name":"one"}}`, nil, 422, otherKind},
+		{"PATCH", one, `{"kind":"Other"}`, merge, 422, otherKind},
+		{"POST", all, `{"apiVersion":"example.org/v1","kind":"Gadget","metadata":"x"}`, nil, 400, `Gadget in version "v1" cannot be handled as a Gadget: json: cannot unmarshal string into Go value of type v1.ObjectMeta`},
+		{"POST", all, `{"apiVersion":"example.org/v1","kind":"Gadget","metadata":{"name":5}}`, nil, 400, `Gadget in version "v1" cannot be handled as a Gadget: json: cannot unmarshal number into Go struct field ObjectMeta.name of type string`},
+		{"PUT", all, `{}`, nil, 400, "name must be provided"},
+		{"OPTIONS", all, "", nil, 405, ` is not supported on resources of kind "gadgets.example.org"`},
+		{"POST", "/apis/example.org/v1/gadgets", `{}`, nil, 404, "404 page not found"},
+		{"HEAD", one, "", nil, 200, ""},
+		{"PATCH", one + "/scale", `{"spec":{"replicas":-5}}`, merge, 422, `Gadget.example.org "one" is invalid: [spec.replicas: Invalid value: -5: spec.replicas in body should be greater than or equal to 0, .spec.replicas: Invalid value: -5: should be a non-negative integer]`},
+	} {
+		code, body := c.do(test.method, test.path, test.body, test.header)
+		got := strings.TrimSpace(body)
+		if strings.HasPrefix(body, "{") {
+			got = status(t, body).Message
+		}
+		if code != test.code || got != test.want {
+			t.Errorf("%s %s %s\ngot  %d %s\nwant %d %s", test.method, test.path, test.body, code, got, test.code, test.want)
+		}
+	}
+	_, body := c.do("PATCH", definitionsPath+"/gadgets.example.org/status", `{"status":{"storedVersions":[]}}`, merge)
+	if !strings.Contains(body, `"storedVersions":["v1"]`) {
+		t.Error(body)
+	}
+}
+
 // The names of some kinds follow from the rest of the object, those that are made up
 // too.
 func TestNamesThatFollow(t *testing.T) {
@@ -318,6 +361,10 @@ func TestDefinitionVersions(t *testing.T) {
 	old, err := c.dynamic("v1beta1").Get(ctx, "one", metav1.GetOptions{})
 	if err != nil || old.GetAPIVersion() != "example.org/v1beta1" || number(t, old, "spec", "replicas") != 1 {
 		t.Errorf("as v1beta1: %v %v", old, err)
+	}
+	// Defaults are for what is sent, and those of the stored version for what is read.
+	if hue, filled, _ := unstructured.NestedString(old.Object, "spec", "hue"); filled {
+		t.Errorf("filled in on the way out: %s", hue)
 	}
 	// Each version is validated by its own schema and defaulted by it.
 	other := gadget("two", "enormous")

@@ -100,7 +100,7 @@ func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
 		return "create"
-	case http.MethodGet:
+	case http.MethodGet, http.MethodHead:
 		return "get"
 	case http.MethodPut:
 		return "update"

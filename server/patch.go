@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +25,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.r)
+	body, err := c.readBody()
 	if err != nil {
 		return err
 	}
@@ -141,6 +142,9 @@ func (c *call) warnOf(problems []error) {
 
 // checkPatched sees to it that a patch leaves the object's identity alone.
 func (c *call) checkPatched(obj runtime.Object) (runtime.Object, error) {
+	if u, custom := obj.(*unstructured.Unstructured); custom && u.GetKind() != c.kind.Kind {
+		return nil, errOtherCustomKind(u, c.kind.GroupVersionKind)
+	}
 	obj.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)
 	m, err := meta.Accessor(obj)
 	if err != nil {

@@ -228,6 +228,9 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	c.asBinary = c.encodingOf(c.out.name)
 	serve := c.handler()
+	if serve == nil && k.Unstructured() {
+		return apierrors.NewMethodNotSupported(k.GroupResource(), info.Verb)
+	}
 	if serve == nil {
 		return errMethodNotAllowed()
 	}
@@ -264,6 +267,9 @@ func ownTerms(k *registry.Kind, err error) error {
 func rightScope(k *registry.Kind, info *requestInfo) bool {
 	if !k.Namespaced {
 		return info.Namespace == "" || k.Plural == "namespaces"
+	}
+	if k.Unstructured() {
+		return info.Namespace != "" || info.Verb == "list" || info.Verb == "watch"
 	}
 	return info.Namespace != "" || info.Name == "" || info.Verb == "list" || info.Verb == "watch" || info.Verb == "deletecollection"
 }
@@ -361,7 +367,13 @@ func (c *call) handler() func() error {
 	if c.sub != nil {
 		return c.subHandler()
 	}
-	if !c.kind.Can(c.Verb) || c.Name == "" && (c.Verb == "update" || c.Verb == "patch") {
+	if !c.kind.Can(c.Verb) {
+		return nil
+	}
+	if c.Name == "" && (c.Verb == "update" || c.Verb == "patch") {
+		if c.kind.Unstructured() {
+			return func() error { return apierrors.NewBadRequest("name must be provided") }
+		}
 		return nil
 	}
 	switch c.Verb {

@@ -52,7 +52,7 @@ func NewCustom(crd *apiextensionsv1.CustomResourceDefinition, convert Converter)
 		if err != nil {
 			return nil, fmt.Errorf("customresourcedefinition %s, version %s: %w", crd.Name, crd.Spec.Versions[i].Name, err)
 		}
-		v.convert = convert
+		v.convert, v.siblings = convert, versions
 		versions[v.kind.Version] = v
 		if v.spec.Storage {
 			stored = v
@@ -128,18 +128,24 @@ func (v *customVersion) newObject() runtime.Object {
 }
 
 // read makes what is stored, in whatever version, an object of this version: it
-// is as if it had been written with the schema of today.
+// is as if it had been written with the schemas of today. Defaults are those of the
+// version that it was stored in; those of other versions are for what clients send.
 func (v *customVersion) read(stored runtime.Object) (runtime.Object, error) {
 	u := stored.(*unstructured.Unstructured).DeepCopy()
+	if was := v.siblings[u.GroupVersionKind().Version]; was != nil {
+		if _, err := was.coerce(u, true); err != nil {
+			return nil, err
+		}
+		if was.fillIn(u); was == v {
+			return u, nil
+		}
+	}
 	u, err := v.to(u)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := v.coerce(u, true); err != nil {
-		return nil, err
-	}
-	v.fillIn(u)
-	return u, nil
+	_, err = v.coerce(u, true)
+	return u, err
 }
 
 // write makes an object of any version what is stored; v is the storage version.

@@ -39,6 +39,7 @@ type customVersion struct {
 	rules         *cel.Validator                   // nil: no rules
 	scale         *apiextensionsv1.CustomResourceSubresourceScale
 	convert       Converter
+	siblings      map[string]*customVersion // all versions of the definition, by name
 }
 
 func newCustomVersion(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.CustomResourceDefinitionVersion) (*customVersion, error) {

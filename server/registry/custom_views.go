@@ -152,8 +152,7 @@ func (v *customVersion) scaleSub() Subresource {
 	return Subresource{
 		Kind: scaleKind(), Verbs: readWrite,
 		New: newObject[autoscalingv1.Scale], Path: pathParts(v.scale.SpecReplicasPath),
-		Validate: validScale,
-		Get:      v.readScale,
+		Get: v.readScale, // the object's own check knows the number
 		Put: func(obj, sub runtime.Object) error {
 			return unstructured.SetNestedField(obj.(*unstructured.Unstructured).Object, int64(sub.(*autoscalingv1.Scale).Spec.Replicas), pathParts(v.scale.SpecReplicasPath)...)
 		},
