@@ -25,6 +25,7 @@ func (s *scheduler) bind(ctx context.Context, w *waiting, pod *corev1.Pod, snaps
 	if err == nil {
 		s.cache.bound(pod.UID)
 		s.metrics.observe("scheduled", time.Since(began))
+		s.metrics.bound(w)
 		s.events.Eventf(pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, n.Name())
 		s.Log.Info("scheduled", "pod", key(pod), "node", n.Name())
 		return

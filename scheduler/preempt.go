@@ -29,6 +29,7 @@ func (s *scheduler) preempt(ctx context.Context, snapshot *plugins.Snapshot, pod
 	if r.total == 0 {
 		return "", "", nil
 	}
+	s.metrics.preemptions.Inc()
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
 		return "", "preemption: not eligible due to preemptionPolicy=Never.", nil
 	}
@@ -63,6 +64,7 @@ func (s *scheduler) preempt(ctx context.Context, snapshot *plugins.Snapshot, pod
 			return "", "", fmt.Errorf("evict %s: %w", key(victim), err)
 		}
 	}
+	s.metrics.victims.Observe(float64(len(best.victims)))
 	s.Log.Info("preempted", "pod", key(pod), "node", best.node.Name(), "victims", len(best.victims))
 	return best.node.Name(), "", nil
 }

@@ -113,6 +113,7 @@ func (s *scheduler) scheduleOne(ctx context.Context, w *waiting, pod *corev1.Pod
 	ctx, span := s.Trace.Start(ctx, "schedule", trace.Of("", "pods", pod), attribute.Int("attempt", w.attempts))
 	snapshot := s.cache.snapshot(s.facts)
 	result := s.attempt(ctx, snapshot, pod)
+	s.metrics.thinking.Observe(time.Since(began).Seconds())
 	if result.node == nil {
 		s.metrics.observe("unschedulable", time.Since(began))
 		s.refuse(ctx, w, pod, snapshot, result)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,4 +197,30 @@ func TestChangeDuringAnAttemptWakes(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+func TestPodsAreMeasured(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := newMetrics(registry, newQueue(plugins.All()))
+	m.bound(&waiting{attempts: 2, added: time.Now().Add(-time.Minute)})
+	m.bound(&waiting{attempts: 20, added: time.Now()})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				got[f.GetName()+" "+l.GetValue()] = m.GetHistogram().GetSampleSum()
+			}
+			if len(m.Label) == 0 {
+				got[f.GetName()] = m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	const waits = "scheduler_pod_scheduling_sli_duration_seconds"
+	if got["scheduler_pod_scheduling_attempts"] != 22 || got[waits+" 2"] < 60 || got[waits+" 15+"] > 30 {
+		t.Errorf("%v", got)
+	}
 }
