@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -57,12 +58,16 @@ func (c *call) passLog(location *url.URL, o *corev1.PodLogOptions) error {
 	if err != nil {
 		return err
 	}
-	via := c.s.kubelet.transport
+	via, checked := c.s.kubelet.transport, "enforce_tls"
 	if o.InsecureSkipTLSVerifyBackend {
-		via = c.s.kubelet.unverified()
+		via, checked = c.s.kubelet.unverified(), "skip_tls_allowed"
 		defer via.CloseIdleConnections()
 	}
+	c.s.metrics.logs.WithLabelValues(checked).Inc()
 	reply, err := via.RoundTrip(req)
+	if unverified := (*tls.CertificateVerificationError)(nil); errors.As(err, &unverified) {
+		c.s.metrics.distrusted.Inc()
+	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("Get %q: %w", location, err))
 	}

@@ -38,6 +38,10 @@ type metrics struct {
 	bodies, validated          *prometheus.HistogramVec
 	long, olds                 *prometheus.GaugeVec
 
+	// Of the logs of containers.
+	logs       *prometheus.CounterVec
+	distrusted prometheus.Counter
+
 	// Of watches.
 	events                *prometheus.CounterVec
 	eventSizes, listTimes *prometheus.HistogramVec
@@ -94,6 +98,9 @@ func (m *metrics) requestFamilies() {
 	m.bodies = m.histogram("apiserver_request_body_size_bytes", "Sizes of what writes send, in bytes.", prometheus.LinearBuckets(50000, 100000, 31), []string{"group", "resource", "verb"})
 	m.terminated = m.counter("apiserver_request_terminations_total", "Requests that were ended to protect the server.", with(request, "code"))
 	m.long = m.gauge("apiserver_longrunning_requests", "Watches, proxied connections and logs in progress.", request)
+	m.logs = m.counter("kube_apiserver_pod_logs_insecure_backend_total", "Logs, by whether the certificates of node agents had to be right.", []string{"usage"})
+	m.distrusted = prometheus.NewCounter(prometheus.CounterOpts{Name: "kube_apiserver_pod_logs_backend_tls_failure_total", Help: "Logs of node agents whose certificates were wrong."})
+	m.registry.MustRegister(m.distrusted)
 	m.olds = m.gauge("apiserver_requested_deprecated_apis", "Deprecated versions of kinds that were asked for.", with(resource, "subresource", "removed_release"))
 	m.events = m.counter("apiserver_watch_events_total", "Events sent to watchers.", resource)
 	m.eventSizes = m.histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers, in bytes.", prometheus.ExponentialBuckets(1024, 2, 8), resource)

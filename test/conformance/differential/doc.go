@@ -5,7 +5,8 @@
 //
 // cases/*.txt are requests written out (case.go has the format). objects.yaml has
 // one full object of every kind: what every kind is asked (kinds_test.go) and the
-// wrong values that each of its fields is given (sweep_test.go) come from there.
+// wrong values that each of its fields is given (sweep_test.go) come from there. In
+// the end the metrics are compared, by name, type, labels and buckets.
 // known.txt lists the differences that are meant, or not mended yet, with a reason
 // each; any other fails the test, and so does one on the list that is gone.
 //
