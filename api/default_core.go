@@ -35,6 +35,11 @@ func DefaultService(s *corev1.Service) {
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		fillPtr(&spec.AllocateLoadBalancerNodePorts, true)
+		for i := range s.Status.LoadBalancer.Ingress {
+			if in := &s.Status.LoadBalancer.Ingress[i]; in.IP != "" {
+				fillPtr(&in.IPMode, corev1.LoadBalancerIPModeVIP)
+			}
+		}
 	}
 }
 

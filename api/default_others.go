@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -282,4 +283,9 @@ func DefaultResourceSlice(s *resourcev1.ResourceSlice) {
 			fillPtr(&s.Spec.Devices[i].Taints[j].TimeAdded, metav1.Now().Rfc3339Copy())
 		}
 	}
+}
+
+// DefaultTokenRequest gives a token an hour, if nothing is said of it.
+func DefaultTokenRequest(r *authenticationv1.TokenRequest) {
+	fillPtr(&r.Spec.ExpirationSeconds, 60*60)
 }

@@ -32,6 +32,18 @@ func DefaultPod(pod *corev1.Pod) {
 		}
 	}
 	defaultPodLevelResources(spec)
+	defaultPodIPs(&pod.Status)
+}
+
+// defaultPodIPs makes the list of addresses and the older field of one agree, for
+// writers that know only one of them. If both are set, the older one counts.
+func defaultPodIPs(s *corev1.PodStatus) {
+	if s.PodIP == "" && len(s.PodIPs) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
 }
 
 func requestWhatIsLimited(r *corev1.ResourceRequirements) {

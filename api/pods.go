@@ -2,6 +2,7 @@ package api
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -172,4 +173,12 @@ func eachContainer(spec *corev1.PodSpec, f func(*corev1.Container)) {
 		f(&c)
 		spec.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 	}
+}
+
+// RestartRule is the first of a container's restart rules that fits an exit code.
+func RestartRule(c *corev1.Container, exit int32) *corev1.ContainerRestartRule {
+	return find(c.RestartPolicyRules, func(r *corev1.ContainerRestartRule) bool {
+		on := r.ExitCodes
+		return on != nil && slices.Contains(on.Values, exit) == (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn)
+	})
 }

@@ -7,27 +7,34 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 )
 
 // unborn are the fields of features that are not on yet, or no more, by what has them.
 var unborn = map[reflect.Type][]string{
-	reflect.TypeFor[batchv1.JobSpec]():                      {"Scheduling"},
-	reflect.TypeFor[corev1.NodeSpec]():                      {"PodPreemptionPolicy", "ConfigSource"},
-	reflect.TypeFor[corev1.PodSpec]():                       {"SchedulingGroup", "EvictionResponders"},
-	reflect.TypeFor[corev1.Lifecycle]():                     {"StopSignal"},
-	reflect.TypeFor[corev1.HTTPGetAction]():                 {"Protocol"},
-	reflect.TypeFor[corev1.GRPCAction]():                    {"Mode"},
-	reflect.TypeFor[corev1.VolumeMount]():                   {"BindMountOptions"},
-	reflect.TypeFor[corev1.EmptyDirVolumeSource]():          {"Mode"},
-	reflect.TypeFor[corev1.ConfigMapVolumeSource]():         {"DefaultUser"},
-	reflect.TypeFor[corev1.SecretVolumeSource]():            {"DefaultUser"},
-	reflect.TypeFor[corev1.DownwardAPIVolumeSource]():       {"DefaultUser"},
-	reflect.TypeFor[corev1.ProjectedVolumeSource]():         {"DefaultUser"},
-	reflect.TypeFor[corev1.KeyToPath]():                     {"User"},
-	reflect.TypeFor[corev1.DownwardAPIVolumeFile]():         {"User"},
-	reflect.TypeFor[corev1.ServiceAccountTokenProjection](): {"User"},
-	reflect.TypeFor[corev1.ClusterTrustBundleProjection]():  {"User"},
-	reflect.TypeFor[corev1.PodCertificateProjection]():      {"User"},
+	reflect.TypeFor[batchv1.JobSpec]():                          {"Scheduling"},
+	reflect.TypeFor[corev1.NodeSpec]():                          {"PodPreemptionPolicy", "ConfigSource"},
+	reflect.TypeFor[corev1.PodSpec]():                           {"SchedulingGroup", "EvictionResponders"},
+	reflect.TypeFor[corev1.Lifecycle]():                         {"StopSignal"},
+	reflect.TypeFor[corev1.HTTPGetAction]():                     {"Protocol"},
+	reflect.TypeFor[corev1.GRPCAction]():                        {"Mode"},
+	reflect.TypeFor[corev1.VolumeMount]():                       {"BindMountOptions"},
+	reflect.TypeFor[corev1.EmptyDirVolumeSource]():              {"Mode"},
+	reflect.TypeFor[corev1.PersistentVolumeClaimStatus]():       {"HealthStatus"},
+	reflect.TypeFor[corev1.PodStatus]():                         {"NodeAllocatableResourceClaimStatuses", "VolumeHealth"},
+	reflect.TypeFor[corev1.VolumeMountStatus]():                 {"VolumeStatus"},
+	reflect.TypeFor[resourcev1.DeviceRequestAllocationResult](): {"SkipNodeOperations"},
+	reflect.TypeFor[storagev1.CSINodeStatus]():                  {"StorageHealth"},
+	reflect.TypeFor[corev1.ConfigMapVolumeSource]():             {"DefaultUser"},
+	reflect.TypeFor[corev1.SecretVolumeSource]():                {"DefaultUser"},
+	reflect.TypeFor[corev1.DownwardAPIVolumeSource]():           {"DefaultUser"},
+	reflect.TypeFor[corev1.ProjectedVolumeSource]():             {"DefaultUser"},
+	reflect.TypeFor[corev1.KeyToPath]():                         {"User"},
+	reflect.TypeFor[corev1.DownwardAPIVolumeFile]():             {"User"},
+	reflect.TypeFor[corev1.ServiceAccountTokenProjection]():     {"User"},
+	reflect.TypeFor[corev1.ClusterTrustBundleProjection]():      {"User"},
+	reflect.TypeFor[corev1.PodCertificateProjection]():          {"User"},
 }
 
 // DropUnborn empties the fields of features that are off, as if they were not

@@ -272,6 +272,23 @@ func countIndexes(text string, all int32) (int32, error) {
 	if text == "" {
 		return 0, nil
 	}
+	total, last := int32(0), int32(-1)
+	for i, part := range strings.Split(text, ",") {
+		low, high, err := indexRange(part, all)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 && last >= low {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, low)
+		}
+		total, last = total+high-low+1, high
+	}
+	return total, nil
+}
+
+// indexRange reads a part of such a list: a number, or the first and the last of
+// several.
+func indexRange(part string, all int32) (low, high int32, err error) {
 	number := func(s string) (int32, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
@@ -282,31 +299,17 @@ func countIndexes(text string, all int32) (int32, error) {
 		}
 		return int32(n), nil
 	}
-	total, last := int32(0), int32(-1)
-	for i, part := range strings.Split(text, ",") {
-		ends := strings.Split(part, "-")
-		if len(ends) > 2 {
-			return 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
-		}
-		low, err := number(ends[0])
-		if err != nil {
-			return 0, err
-		}
-		high := low
-		if len(ends) == 2 {
-			if high, err = number(ends[1]); err != nil {
-				return 0, err
-			}
-			if low >= high {
-				return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", low, high)
-			}
-		}
-		if i > 0 && last >= low {
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, low)
-		}
-		total, last = total+high-low+1, high
+	ends := strings.Split(part, "-")
+	if len(ends) > 2 {
+		return 0, 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
 	}
-	return total, nil
+	if low, err = number(ends[0]); err != nil || len(ends) == 1 {
+		return low, low, err
+	}
+	if high, err = number(ends[1]); err == nil && low >= high {
+		err = fmt.Errorf("non-increasing order, previous: %d, current: %d", low, high)
+	}
+	return low, high, err
 }
 
 // validJobUpdate keeps what a running job is.

@@ -148,16 +148,14 @@ func csrConditions(r *csr) field.ErrorList {
 			allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
 		}
 		errs = append(errs, oneOf(c.Status, here.Child("status"), allowed...)...)
-		other := map[certificatesv1.RequestConditionType]certificatesv1.RequestConditionType{
-			certificatesv1.CertificateApproved: certificatesv1.CertificateDenied, certificatesv1.CertificateDenied: certificatesv1.CertificateApproved,
-		}[c.Type]
-		if seen[other] && other != "" {
-			errs = append(errs, field.Invalid(at, c.Type, "Approved and Denied conditions are mutually exclusive").WithOrigin("zeroOrOneOf"))
-		}
 		if seen[c.Type] {
 			errs = append(errs, field.Duplicate(here.Child("type"), c.Type))
 		}
 		seen[c.Type] = true
+	}
+	if seen[certificatesv1.CertificateApproved] && seen[certificatesv1.CertificateDenied] {
+		const approved, denied = `conditions[{"type": "Approved"}]`, `conditions[{"type": "Denied"}]`
+		errs = append(errs, declared(field.Invalid(at, "{"+approved+", "+denied+"}", "must specify at most one of: `"+approved+"`, `"+denied+"`").WithOrigin("zeroOrOneOf"))...)
 	}
 	return errs
 }

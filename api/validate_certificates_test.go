@@ -177,7 +177,7 @@ func TestValidateSigningRequest(t *testing.T) {
 	complaint(t, ValidateSigningApproval(approved, old), "")
 	complaint(t, ValidateSigningStatus(approved, old), `updates may not add a condition of type "Approved"`)
 	complaint(t, ValidateSigningApproval(old, approved), `updates may not remove a condition of type "Approved"`)
-	complaint(t, ValidateSigningApproval(verdict(certificatesv1.CertificateApproved, certificatesv1.CertificateDenied), old), "Approved and Denied conditions are mutually exclusive")
+	complaint(t, ValidateSigningApproval(verdict(certificatesv1.CertificateApproved, certificatesv1.CertificateDenied), old), "must specify at most one of")
 	signed := old.DeepCopy()
 	signed.Status.Certificate = []byte(issued(t, key, false, time.Now(), time.Hour))
 	complaint(t, ValidateSigningStatus(signed, old), "")

@@ -52,7 +52,7 @@ func validVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, keep func(s
 	}
 	for _, key := range sortedKeys(spec.Capacity) {
 		q, here := spec.Capacity[key], capacity.Key(string(key))
-		errs = append(errs, refuse(q.Value() < 0, here, q.Value(), "must be a valid resource quantity")...)
+		errs = append(errs, validVolumeSize(q, here)...)
 		errs = append(errs, positiveQuantity(q, here)...)
 	}
 	policy := spec.PersistentVolumeReclaimPolicy

@@ -215,6 +215,11 @@ func ValidatePodResize(pod, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, refuse(PodQOS(old) != QOSClass(pod), at, string(pod.Status.QOSClass), "Pod QOS Class may not change as a result of resizing")...)
 	errs = append(errs, forbid(!canResize(old), at, "Pod running on node without support for resize")...)
 	errs = append(errs, validPodLevelResize(pod.Spec.Resources, old.Spec.Resources, at)...)
+	others := sameContainers(pod.Spec.Containers, old.Spec.Containers, at.Child("containers"), "containers")
+	others = append(others, sameContainers(pod.Spec.InitContainers, old.Spec.InitContainers, at.Child("initContainers"), "initContainers")...)
+	if len(others) > 0 {
+		return append(errs, others...)
+	}
 	for _, list := range []struct {
 		name     string
 		now, old []corev1.Container
@@ -226,6 +231,18 @@ func ValidatePodResize(pod, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	return append(errs, validResizedContainers(pod, old, at)...)
+}
+
+// sameContainers wants the containers that there were, in their order.
+func sameContainers(now, old []corev1.Container, at *field.Path, what string) field.ErrorList {
+	if len(now) != len(old) {
+		return field.ErrorList{field.Forbidden(at, what+" may not be added or removed on resize")}
+	}
+	var errs field.ErrorList
+	for i := range old {
+		errs = append(errs, forbid(now[i].Name != old[i].Name, at.Index(i).Child("name"), what+" may not be renamed or reordered on resize")...)
+	}
+	return errs
 }
 
 func isMirror(pod *corev1.Pod) bool {
@@ -265,18 +282,18 @@ func validPodLevelResize(now, before *corev1.ResourceRequirements, at *field.Pat
 	}
 	errs := forbid(lost(now.Requests, before.Requests), here.Child("requests"), "pod-level resource requests cannot be removed")
 	errs = append(errs, forbid(lost(now.Limits, before.Limits), here.Child("limits"), "pod-level resource limits cannot be removed")...)
-	return append(errs, forbid(!onlyResized(now, before), at, "only cpu and memory resources are mutable at pod-level")...)
+	return append(errs, forbid(!onlyAmounts(now, before), at, "only cpu and memory resources are mutable at pod-level")...)
 }
 
 // validResizedContainers wants only cpu and memory to be other than before.
 func validResizedContainers(pod, old *corev1.Pod, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range old.Spec.Containers {
-		errs = append(errs, forbid(!onlyResized(&pod.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources), at, "only cpu and memory resources are mutable")...)
+		errs = append(errs, forbid(!onlyResized(&pod.Spec.Containers[i], &old.Spec.Containers[i]), at, "only cpu and memory resources are mutable")...)
 	}
 	for i := range old.Spec.InitContainers {
 		now, before, here := &pod.Spec.InitContainers[i], &old.Spec.InitContainers[i], at.Child("initContainers").Index(i)
-		errs = append(errs, forbid(!onlyResized(&now.Resources, &before.Resources), here, "only cpu and memory resources for init or sidecar containers are mutable")...)
+		errs = append(errs, forbid(!onlyResized(now, before), here, "only cpu and memory resources for init or sidecar containers are mutable")...)
 		if IsSidecar(now) || equality.Semantic.DeepEqual(now, before) {
 			continue
 		}
@@ -287,8 +304,15 @@ func validResizedContainers(pod, old *corev1.Pod, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// onlyResized reports whether all but cpu and memory is as before.
-func onlyResized(now, before *corev1.ResourceRequirements) bool {
+// onlyResized reports whether all of a container but cpu and memory is as before.
+func onlyResized(now, before *corev1.Container) bool {
+	rest := *now
+	rest.Resources = before.Resources
+	return onlyAmounts(&now.Resources, &before.Resources) && equality.Semantic.DeepEqual(&rest, before)
+}
+
+// onlyAmounts reports whether all but cpu and memory is as before.
+func onlyAmounts(now, before *corev1.ResourceRequirements) bool {
 	rest := func(list corev1.ResourceList) corev1.ResourceList {
 		list = list.DeepCopy()
 		delete(list, corev1.ResourceCPU)

@@ -200,6 +200,15 @@ func WarnService(s, _ *corev1.Service) []string {
 	return w
 }
 
+// WarnServiceStatus is the warnings about the addresses of a load balancer.
+func WarnServiceStatus(s *corev1.Service) []string {
+	var w warnings
+	for n, p := range s.Status.LoadBalancer.Ingress {
+		w.entry(p.IP, n)
+	}
+	return w
+}
+
 // WarnEndpoints is the warnings about Endpoints; our controller knows how to write
 // addresses.
 func WarnEndpoints(e, _ *corev1.Endpoints) []string {
@@ -338,6 +347,22 @@ func WarnIngress(i, old *networkingv1.Ingress) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", IngressClassAnnotation)}
+}
+
+// WarnIngressStatus is the warnings about the addresses of an Ingress.
+func WarnIngressStatus(i *networkingv1.Ingress) []string {
+	var w warnings
+	for n, p := range i.Status.LoadBalancer.Ingress {
+		w.entry(p.IP, n)
+	}
+	return w
+}
+
+// entry tells of an address that traffic enters the cluster by.
+func (w *warnings) entry(ip string, n int) {
+	if ip != "" {
+		w.ip(ip, statusPath().Child("loadBalancer", "ingress").Index(n))
+	}
 }
 
 // WarnNetworkPolicy is the warnings about a NetworkPolicy.

@@ -426,3 +426,15 @@ func alike(a, b corev1.ContainerPort) string {
 	}
 	return ""
 }
+
+// WarnPodStatus is the warnings about the addresses of a pod.
+func WarnPodStatus(pod *corev1.Pod) []string {
+	var w warnings
+	for i, ip := range pod.Status.PodIPs {
+		w.ip(ip.IP, statusPath().Child("podIPs").Index(i).Child("ip"))
+	}
+	for i, ip := range pod.Status.HostIPs {
+		w.ip(ip.IP, statusPath().Child("hostIPs").Index(i).Child("ip"))
+	}
+	return w
+}

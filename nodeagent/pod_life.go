@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"orrery.dev/api"
 )
 
 // want is what should be true of a pod: its specification, and, once it must
@@ -479,7 +481,7 @@ func mayRestart(pod *corev1.Pod, c *corev1.Container, exit int32) bool {
 	if isEphemeral(pod, c.Name) {
 		return false
 	}
-	if ruleFor(c, exit) != nil {
+	if api.RestartRule(c, exit) != nil {
 		return true
 	}
 	policy := pod.Spec.RestartPolicy

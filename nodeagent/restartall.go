@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"orrery.dev/api"
 )
 
 // A container's restart rules may say that its end makes the whole pod begin
@@ -17,22 +19,8 @@ import (
 // restartsAll says whether a container's end with exit makes its pod begin anew.
 // The first rule that fits counts.
 func restartsAll(c *corev1.Container, exit int32) bool {
-	rule := ruleFor(c, exit)
+	rule := api.RestartRule(c, exit)
 	return rule != nil && rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-}
-
-// ruleFor is the restart rule that fits an exit code.
-func ruleFor(c *corev1.Container, exit int32) *corev1.ContainerRestartRule {
-	for i, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil {
-			continue
-		}
-		in := slices.Contains(rule.ExitCodes.Values, exit)
-		if in == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return &c.RestartPolicyRules[i]
-		}
-	}
-	return nil
 }
 
 // mayRestartAll says whether the pod has a rule that could make it begin anew.

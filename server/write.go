@@ -414,8 +414,15 @@ func (w *change) validateUpdate(obj, old runtime.Object) error {
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), w.Name, api.InOrder(dedupErrors(errs)))
 	}
-	if w.view() == nil {
+	view := w.view()
+	if view == nil {
 		w.warnKind(obj, old)
+		return nil
+	}
+	if view.Warn != nil {
+		for _, text := range view.Warn(obj) {
+			w.warn(text)
+		}
 	}
 	return nil
 }

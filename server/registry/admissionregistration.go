@@ -48,7 +48,7 @@ func admissionregistrationKinds() []*Kind {
 			Default:  api.DefaultValidatingPolicy,
 			Validate: validateValidatingPolicy,
 			Prepare:  policy.prepare,
-			Sub:      Sub{"status": policy.pure(nil)},
+			Sub:      Sub{"status": policy.pure(api.ValidateValidatingPolicyStatus)},
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicyBinding, admissionv1.ValidatingAdmissionPolicyBindingList]{
 			Plural: "validatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,

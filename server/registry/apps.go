@@ -42,7 +42,7 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 			}
 		},
 		Sub: Sub{
-			"status": parts.sub(func(d, old *appsv1.Deployment) { d.Labels = old.Labels }).resetting("spec", "metadata.labels"),
+			"status": parts.sub(api.ValidateDeploymentStatus, func(d, old *appsv1.Deployment) { d.Labels = old.Labels }).resetting("spec", "metadata.labels"),
 			"scale": scale(scaleParts[appsv1.Deployment]{
 				replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
 				status:   func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
@@ -65,7 +65,7 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 		Default: api.DefaultReplicaSet,
 		Prepare: parts.prepare,
 		Sub: Sub{
-			"status": parts.sub(),
+			"status": parts.sub(api.ValidateReplicaSetStatus),
 			"scale": scale(scaleParts[appsv1.ReplicaSet]{
 				replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },
 				status:   func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
@@ -90,7 +90,7 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 		Decoded:   api.NameClaimTemplates,
 		Prepare:   parts.prepare,
 		Sub: Sub{
-			"status": parts.sub(),
+			"status": parts.sub(api.ValidateStatefulSetStatus),
 			"scale": scale(scaleParts[appsv1.StatefulSet]{
 				replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },
 				status:   func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
@@ -115,7 +115,7 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 			parts.prepare(d, old)
 			countTemplates(d, old)
 		},
-		Sub: Sub{"status": parts.sub()},
+		Sub: Sub{"status": parts.sub(api.ValidateDaemonSetStatus)},
 	}.erase(gv)
 }
 

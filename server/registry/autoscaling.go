@@ -22,7 +22,7 @@ func autoscalingV2() []*Kind {
 		Columns:  hpaColumns(), Row: hpaRow,
 		Default: api.DefaultHorizontalPodAutoscaler,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": parts.sub(api.ValidateHorizontalPodAutoscalerStatus)},
 	}.erase(autoscalingv2.SchemeGroupVersion)}
 }
 
@@ -43,6 +43,6 @@ func autoscalingV1(stored *Kind) []*Kind {
 		ToStored:   func(o runtime.Object) (runtime.Object, error) { return api.HPAToV2(as[old](o)) },
 		FromStored: func(o runtime.Object) (runtime.Object, error) { return api.HPAToV1(as[hpa](o)) },
 		Prepare:    parts.prepare,
-		Sub:        Sub{"status": parts.sub()},
+		Sub:        Sub{"status": parts.sub(nil)},
 	}.erase(autoscalingv1.SchemeGroupVersion)}
 }

@@ -32,7 +32,7 @@ func jobKind(gv schema.GroupVersion) *Kind {
 		Fields: func(j *batchv1.Job) fields.Set {
 			return fields.Set{"metadata.name": j.Name, "status.successful": itoa(j.Status.Succeeded)}
 		},
-		Sub: Sub{"status": parts.sub()},
+		Sub: Sub{"status": parts.sub(api.ValidateJobStatus)},
 	}.erase(gv)
 }
 
@@ -95,6 +95,6 @@ func cronJobKind(gv schema.GroupVersion) *Kind {
 		Columns: cronJobColumns(), Row: cronJobRow,
 		Default: api.DefaultCronJob,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": parts.sub(nil)},
 	}.erase(gv)
 }

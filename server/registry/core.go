@@ -86,7 +86,7 @@ func namespaceKind(gv schema.GroupVersion) *Kind {
 			return fields.Set{"name": ns.Name, "status.phase": string(ns.Status.Phase)}
 		},
 		Sub: Sub{
-			"status": view(readWrite, func(ns, old *corev1.Namespace) { ns.Spec = old.Spec }, nil),
+			"status": view(readWrite, func(ns, old *corev1.Namespace) { ns.Spec = old.Spec }, api.ValidateNamespaceStatus),
 			"finalize": view([]string{"update"}, func(ns, old *corev1.Namespace) {
 				spec, owners := ns.Spec, ns.ManagedFields
 				*ns = *old.DeepCopy()
@@ -122,7 +122,7 @@ func resourceQuotaKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateResourceQuota, Warn: api.WarnResourceQuota,
 		Columns: quotaColumns(), Row: quotaRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": checked(parts.sub(), api.ValidateResourceQuotaStatus)},
+		Sub:     Sub{"status": parts.sub(api.ValidateResourceQuotaStatus)},
 	}.erase(gv)
 }
 
@@ -157,7 +157,7 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 			return fields.Set{"status.replicas": itoa(rc.Status.Replicas)}
 		},
 		Sub: Sub{
-			"status": parts.sub(),
+			"status": parts.sub(api.ValidateReplicationControllerStatus),
 			"scale": scale(scaleParts[corev1.ReplicationController]{
 				replicas: func(rc *corev1.ReplicationController) **int32 { return &rc.Spec.Replicas },
 				status:   func(rc *corev1.ReplicationController) int32 { return rc.Status.Replicas },
@@ -186,7 +186,7 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 				v.Status.Phase, v.Status.LastPhaseTransitionTime = corev1.VolumePending, &now
 			}
 		},
-		Sub: Sub{"status": parts.sub(func(v, old *corev1.PersistentVolume) {
+		Sub: Sub{"status": parts.sub(nil, func(v, old *corev1.PersistentVolume) {
 			if v.Status.Phase != old.Status.Phase && sameTime(v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime) {
 				now := metav1.Now()
 				v.Status.LastPhaseTransitionTime = &now
@@ -212,7 +212,7 @@ func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
 				c.Status.Phase = corev1.ClaimPending
 			}
 		},
-		Sub: Sub{"status": parts.sub()},
+		Sub: Sub{"status": parts.sub(api.ValidateClaimStatus)},
 	}.erase(gv)
 }
 

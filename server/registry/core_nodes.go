@@ -30,7 +30,7 @@ func nodeKind(gv schema.GroupVersion) *Kind {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		},
 		Sub: Sub{
-			"status": checked(parts.sub(), api.ValidateNodeStatus),
+			"status": parts.sub(api.ValidateNodeStatus),
 			"proxy":  handled[corev1.NodeProxyOptions](gv.WithKind("NodeProxyOptions"), proxyVerbs...),
 		},
 	}.erase(gv)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func podKind(gv schema.GroupVersion) *Kind {
 		GracePeriod: podGracePeriod,
 		Fields:      podFields,
 		Sub: Sub{
-			"status":              view(readWrite, preparePodStatus, nil),
+			"status":              warning(view(readWrite, preparePodStatus, api.ValidatePodStatus), api.WarnPodStatus),
 			"resize":              view(readWrite, preparePodResize, api.ValidatePodResize),
 			"ephemeralcontainers": view(readWrite, preparePodEphemeral, api.ValidatePodEphemeralContainers),
 			"binding":             handled[corev1.Binding](gv.WithKind("Binding"), "create"),
@@ -61,49 +62,67 @@ func preparePod(pod, old *corev1.Pod) {
 }
 
 // preparePodStatus lets /status change the status, and neither the spec nor who
-// owns the pod nor that it is being deleted.
+// owns the pod nor that it is being deleted. What older node agents do not know of
+// stays as it is.
 func preparePodStatus(pod, old *corev1.Pod) {
 	podParts().keepSpec(pod, old)
 	pod.OwnerReferences = old.OwnerReferences
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = old.DeletionTimestamp, old.DeletionGracePeriodSeconds
-	pod.Status.QOSClass = old.Status.QOSClass
-	if pod.Status.QOSClass == "" {
-		pod.Status.QOSClass = api.QOSClass(pod)
+	is, was := &pod.Status, &old.Status
+	if is.QOSClass == "" {
+		is.QOSClass = was.QOSClass
 	}
-	pod.Status.HostIPs = syncIPs(pod.Status.HostIP, pod.Status.HostIPs, func(ip string) corev1.HostIP { return corev1.HostIP{IP: ip} })
-	pod.Status.PodIPs = syncIPs(pod.Status.PodIP, pod.Status.PodIPs, func(ip string) corev1.PodIP { return corev1.PodIP{IP: ip} })
+	if is.ResourceClaimStatuses == nil {
+		is.ResourceClaimStatuses = was.ResourceClaimStatuses
+	}
+	if is.ExtendedResourceClaimStatus == nil {
+		is.ExtendedResourceClaimStatus = was.ExtendedResourceClaimStatus
+	}
+	keepObserved(is, was)
 }
 
-// syncIPs makes the list agree with the older single field, for writers that
-// know only that one.
-func syncIPs[T comparable](first string, all []T, of func(string) T) []T {
-	switch {
-	case first == "":
-		return nil
-	case len(all) == 0 || all[0] != of(first):
-		return []T{of(first)}
+// keepObserved keeps the generations that a status was of, where a new one does not
+// tell. There may be several conditions of a type.
+func keepObserved(is, was *corev1.PodStatus) {
+	if is.ObservedGeneration == 0 {
+		is.ObservedGeneration = was.ObservedGeneration
 	}
-	return all
+	known := map[corev1.PodConditionType][]int64{}
+	for _, c := range was.Conditions {
+		known[c.Type] = append(known[c.Type], c.ObservedGeneration)
+	}
+	for i := range is.Conditions {
+		c := &is.Conditions[i]
+		earlier := known[c.Type]
+		if len(earlier) == 0 {
+			continue
+		}
+		known[c.Type] = earlier[1:]
+		if c.ObservedGeneration == 0 {
+			c.ObservedGeneration = earlier[0]
+		}
+	}
 }
 
-// preparePodResize takes over the containers' resources only.
+// preparePodResize takes over the containers' resources only. That there are other
+// containers is for validation to tell.
 func preparePodResize(pod, old *corev1.Pod) {
 	asked := pod.DeepCopy()
 	*pod = *old.DeepCopy()
-	copyResources(pod.Spec.Containers, asked.Spec.Containers)
-	copyResources(pod.Spec.InitContainers, asked.Spec.InitContainers)
+	copyResources(&pod.Spec.Containers, asked.Spec.Containers)
+	copyResources(&pod.Spec.InitContainers, asked.Spec.InitContainers)
 	pod.Spec.Resources = asked.Spec.Resources
 	pod.ResourceVersion, pod.ManagedFields = asked.ResourceVersion, asked.ManagedFields
 	podParts().prepare(pod, old)
 }
 
-func copyResources(to, from []corev1.Container) {
-	for i := range to {
-		for j := range from {
-			if to[i].Name == from[j].Name {
-				to[i].Resources, to[i].ResizePolicy = from[j].Resources, from[j].ResizePolicy
-			}
-		}
+func copyResources(to *[]corev1.Container, from []corev1.Container) {
+	if !slices.EqualFunc(*to, from, func(a, b corev1.Container) bool { return a.Name == b.Name }) {
+		*to = from
+		return
+	}
+	for i := range from {
+		(*to)[i].Resources, (*to)[i].ResizePolicy = from[i].Resources, from[i].ResizePolicy
 	}
 }
 

@@ -35,7 +35,7 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		},
 		Sub: Sub{
-			"status": parts.sub(),
+			"status": warning(parts.sub(api.ValidateServiceStatus), api.WarnServiceStatus),
 			"proxy":  handled[corev1.ServiceProxyOptions](gv.WithKind("ServiceProxyOptions"), proxyVerbs...),
 		},
 	}.erase(gv)

@@ -220,19 +220,23 @@ func (h halves[T, S, U]) keepRest(obj, old *T) {
 	metav1.ResetObjectMetaForStatus(any(obj).(metav1.Object), any(old).(metav1.Object))
 }
 
-// sub is the /status row, with an optional further step.
-func (h halves[T, S, U]) sub(more ...func(obj, old *T)) Subresource {
-	return view(readWrite, func(obj, old *T) {
-		h.keepSpec(obj, old)
-		for _, step := range more {
-			step(obj, old)
-		}
-	}, nil)
+// sub is the /status row, with optional further steps.
+func (h halves[T, S, U]) sub(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
+	return view(readWrite, inSteps(append([]func(obj, old *T){h.keepSpec}, more...)), validate)
 }
 
-// pure is the /status row of kinds whose metadata it leaves alone too.
-func (h halves[T, S, U]) pure(validate func(obj, old *T) field.ErrorList) Subresource {
-	return view(readWrite, h.keepRest, validate).resetting("spec", "metadata")
+func inSteps[T any](steps []func(obj, old *T)) func(obj, old *T) {
+	return func(obj, old *T) {
+		for _, step := range steps {
+			step(obj, old)
+		}
+	}
+}
+
+// pure is the /status row of kinds whose metadata it leaves alone too, with optional
+// further steps.
+func (h halves[T, S, U]) pure(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
+	return view(readWrite, inSteps(append([]func(obj, old *T){h.keepRest}, more...)), validate).resetting("spec", "metadata")
 }
 
 // resetting is the subresource with its Resets.

@@ -154,6 +154,7 @@ type Subresource struct {
 	Verbs    []string
 	Prepare  func(ctx context.Context, obj, old runtime.Object)
 	Validate func(obj, old runtime.Object) field.ErrorList
+	Warn     func(obj runtime.Object) []string // of a view
 	Get      func(obj runtime.Object) (runtime.Object, error)
 	Put      func(obj, sub runtime.Object) error // changes obj in place
 	Path     []string

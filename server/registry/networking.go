@@ -32,7 +32,7 @@ func ingressKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidateIngress, Warn: api.WarnIngress,
 		Columns: ingressColumns(), Row: ingressRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": warning(parts.sub(api.ValidateIngressStatus), api.WarnIngressStatus)},
 	}.erase(gv)
 }
 

@@ -18,6 +18,6 @@ func policyKinds() []*Kind {
 		Validate: api.ValidatePodDisruptionBudget, ValidName: anySegment,
 		Columns: budgetColumns(), Row: budgetRow,
 		Prepare: parts.prepare,
-		Sub:     Sub{"status": parts.sub()},
+		Sub:     Sub{"status": parts.sub(api.ValidatePodDisruptionBudgetStatus)},
 	}.erase(policyv1.SchemeGroupVersion)}
 }

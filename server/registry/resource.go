@@ -61,7 +61,7 @@ func resourceKinds() []*Kind {
 				dropDerived(&c.Spec)
 				claims.prepare(c, old)
 			},
-			Sub: Sub{"status": claims.pure(nil)},
+			Sub: Sub{"status": claims.pure(api.ValidateResourceClaimStatus, func(c, old *resourcev1.ResourceClaim) { api.KeepGivenDevices(&c.Status, &old.Status) })},
 		}.erase(gv),
 		kind[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]{
 			Plural:  "resourceclaimtemplates",

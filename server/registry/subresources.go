@@ -33,14 +33,14 @@ func view[T any](verbs []string, keep func(obj, old *T), validate func(obj, old 
 		Prepare: func(_ context.Context, obj, old runtime.Object) { keep(as[T](obj), own[T](old)) },
 	}
 	if validate != nil {
-		return checked(s, validate)
+		s.Validate = func(obj, old runtime.Object) field.ErrorList { return validate(as[T](obj), as[T](old)) }
 	}
 	return s
 }
 
-// checked gives a view its validation.
-func checked[T any](s Subresource, validate func(obj, old *T) field.ErrorList) Subresource {
-	s.Validate = func(obj, old runtime.Object) field.ErrorList { return validate(as[T](obj), as[T](old)) }
+// warning gives a view its warnings.
+func warning[T any](s Subresource, warn func(obj *T) []string) Subresource {
+	s.Warn = func(obj runtime.Object) []string { return warn(as[T](obj)) }
 	return s
 }
 
