@@ -21,29 +21,12 @@ var bindingKind = corev1.SchemeGroupVersion.WithKind("Binding")
 // decision, which is the only way in which a pod comes to a node.
 func (c *call) bind() error {
 	ctx := c.r.Context()
-	options, err := c.createOptions()
+	binding := &corev1.Binding{}
+	req, err := c.posted(binding, bindingKind)
 	if err != nil {
 		return err
 	}
-	binding := &corev1.Binding{}
-	if err := c.body(binding, bindingKind, options.FieldValidation); err != nil {
-		return err
-	}
-	if err := checkNamespace(binding, c.Namespace); err != nil {
-		return err
-	}
-	if c.Name == "" {
-		c.Name = binding.Name
-	}
-	if err := c.checkBinding(binding); err != nil {
-		return err
-	}
-	dryRun := len(options.DryRun) > 0
-	req := &admission.Request{
-		Operation: admission.Create, Resource: c.GVR, Subresource: c.Subresource, Kind: bindingKind, Namespace: c.Namespace, Name: c.Name,
-		Object: binding, Options: options, DryRun: dryRun, User: c.user, Warn: c.warn, Annotate: c.annotate,
-	}
-	if err := c.assign(req, binding, dryRun); err != nil {
+	if err := c.assign(req, binding); err != nil {
 		req.Finish(ctx, nil)
 		return err
 	}
@@ -70,16 +53,16 @@ func (c *call) checkBinding(b *corev1.Binding) error {
 }
 
 // assign puts the node into the pod.
-func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) error {
+func (c *call) assign(req *admission.Request, b *corev1.Binding) error {
 	ctx := c.r.Context()
-	if err := c.s.Admission.Mutate(ctx, req); err != nil {
+	if err := c.checkBinding(b); err != nil {
 		return err
 	}
 	if err := c.s.Admission.Validate(ctx, req); err != nil {
 		return err
 	}
 	pods := schema.GroupResource{Resource: "pods"}
-	opts := storage.WriteOptions{DryRun: dryRun}
+	opts := storage.WriteOptions{DryRun: req.DryRun}
 	if b.UID != "" || b.ResourceVersion != "" {
 		opts.Preconditions = &metav1.Preconditions{}
 		if b.UID != "" {
@@ -96,7 +79,7 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding, dryRun bool) er
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, c.Name, err)
 		}
 		before, after = pod.DeepCopy(), pod
-		pod.Spec.NodeName = b.Target.Name
+		pod.Spec.NodeName, pod.Status.NominatedNodeName = b.Target.Name, ""
 		if pod.Annotations == nil && len(b.Annotations) > 0 {
 			pod.Annotations = map[string]string{}
 		}

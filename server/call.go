@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,9 +147,10 @@ func (c *call) replyStored(code int, obj runtime.Object) error {
 	return c.reply(code, obj, c.kind.GroupVersionKind)
 }
 
-// body reads and decodes the request's body into an object of a kind. What
-// fieldValidation makes of unknown and duplicate fields is settled here.
-func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldValidation string) error {
+// body reads and decodes the request's body into an object of a kind, or of others
+// that have the same form. What fieldValidation makes of unknown and duplicate fields
+// is settled here.
+func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldValidation string, also ...schema.GroupVersionKind) error {
 	offered := c.s.encodings(c.kind)
 	contentType, err := inputType(c.r, offered)
 	if err != nil {
@@ -158,7 +160,7 @@ func (c *call) body(into runtime.Object, kind schema.GroupVersionKind, fieldVali
 	if err != nil {
 		return err
 	}
-	strict, err := decode(body, contentType, kind, into)
+	strict, err := decode(body, contentType, kind, into, also...)
 	if err != nil {
 		return err
 	}
@@ -204,6 +206,18 @@ func query[T any](c *call, convert func(*url.Values, *T) error) (*T, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return options, nil
+}
+
+// checkIdentity wants an object to be the one that the URL names.
+func (c *call) checkIdentity(obj runtime.Object) error {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+		return err
+	}
+	return checkName(m, c.Name)
 }
 
 // checkNamespace fits an object's namespace to the one of the URL.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/api"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
@@ -59,27 +62,36 @@ func (c *call) readBody() ([]byte, error) {
 // decode reads an object of the given kind. Strict errors (unknown and
 // duplicate fields) are returned apart, with the object: whether they matter is
 // the caller's decision.
-func decode(body []byte, contentType string, want schema.GroupVersionKind, into runtime.Object) (strict []error, err error) {
+func decode(body []byte, contentType string, want schema.GroupVersionKind, into runtime.Object, also ...schema.GroupVersionKind) (strict []error, err error) {
 	got, strict, err := decodeKind(body, contentType, want, into)
-	if err != nil {
+	if err == nil && slices.Contains(also, got) {
+		if _, strict, err = decodeKind(body, contentType, got, into); err == nil {
+			got = want
+		}
+	}
+	u, custom := into.(*unstructured.Unstructured)
+	switch {
+	case err != nil:
 		return nil, undecodable(err, want, got, body)
-	}
-	if got.GroupVersion() != want.GroupVersion() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
-	}
-	if u, custom := into.(*unstructured.Unstructured); custom && got.Kind != want.Kind {
-		return nil, errOtherCustomKind(u, want)
-	}
-	if got.Kind != want.Kind {
+	case !custom && got.Kind != want.Kind:
 		return nil, undecodable(errOtherKind(got, want), want, got, body)
+	case got.GroupVersion() != want.GroupVersion():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion()))
+	case got != want:
+		return nil, errOtherCustomKind(u, want)
 	}
 	into.GetObjectKind().SetGroupVersionKind(want)
 	return strict, nil
 }
 
-// errOtherKind is for a body of another kind than the URL is about.
+// errOtherKind is for a body of another kind than the URL is about. Upstream has kinds
+// in Go packages by their groups.
 func errOtherKind(got, want schema.GroupVersionKind) error {
-	return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, want.Version, want.Kind)
+	group, _, _ := strings.Cut(want.Group, ".")
+	if group == "" || group == "events" {
+		group = "core"
+	}
+	return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, group, want.Kind)
 }
 
 // errOtherCustomKind is the same for custom objects, which can be read as any kind.
@@ -102,10 +114,17 @@ func decodeKind(body []byte, contentType string, want schema.GroupVersionKind, i
 	default:
 		got, strict, err = decodeJSON(body, want, into)
 	}
-	if _, custom := into.(*unstructured.Unstructured); err == nil && !custom && got != want && !known().Recognizes(got) {
+	if _, custom := into.(*unstructured.Unstructured); err == nil && !custom && got != want && !recognizes(want.Group, got) {
 		err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), schemeName)
 	}
 	return got, strict, err
+}
+
+// recognizes tells if a kind is known where those of a group are served: definitions
+// and APIServices are by themselves.
+func recognizes(group string, got schema.GroupVersionKind) bool {
+	alone := group == apiextensionsv1.GroupName || group == api.APIRegistrationGroup
+	return known().Recognizes(got) && (!alone || got.Group == group)
 }
 
 // known is the scheme of all built-in kinds; schemeName is what upstream calls

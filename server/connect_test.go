@@ -411,9 +411,12 @@ func TestTokens(t *testing.T) {
 	if err != nil || got.Status.Token != "token of robot" {
 		t.Errorf("%+v %v", got, err)
 	}
-	short := int64(60)
-	if _, err := accounts.CreateToken(ctx, "robot", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &short}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("short token: %v", err)
+	if m := got.ManagedFields; len(m) != 1 || string(m[0].FieldsV1.Raw) != `{"f:spec":{"f:expirationSeconds":{}}}` {
+		t.Errorf("owners of a token: %+v", m)
+	}
+	other := &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
+	if _, err := accounts.CreateToken(ctx, "robot", other, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("token of another account of that name: %v", err)
 	}
 	if _, body := c.do("GET", "/openid/v1/jwks", "", nil); body != `{"keys":[]}` {
 		t.Errorf("keys: %s", body)

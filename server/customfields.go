@@ -49,14 +49,6 @@ func customModel(row *registry.Kind) (*spec.Schema, error) {
 	return model, nil
 }
 
-// objectModel is the model of a kind of which nothing is known yet.
-func objectModel(kind schema.GroupVersionKind) *spec.Schema {
-	model := &spec.Schema{}
-	model.Typed("object", "")
-	tagModel(model, kind)
-	return model
-}
-
 // tagModel makes a schema that of a kind of object.
 func tagModel(model *spec.Schema, kind schema.GroupVersionKind) {
 	addObjectFields(model)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/api"
-	"orrery.dev/server/admission"
 	"orrery.dev/server/storage"
 )
 
@@ -31,25 +31,20 @@ const mostDisrupted = 2000
 // budget must allow. A refusal is 429, for the client to try again.
 func (c *call) evict() error {
 	ctx := c.r.Context()
-	options, err := c.createOptions()
+	eviction := &policyv1.Eviction{}
+	req, err := c.posted(eviction, evictionKind, policyv1beta1.SchemeGroupVersion.WithKind("Eviction"))
 	if err != nil {
 		return err
 	}
-	eviction := &policyv1.Eviction{}
-	if err := c.body(eviction, evictionKind, options.FieldValidation); err != nil {
-		return err
-	}
-	if err := checkNamespace(eviction, c.Namespace); err != nil {
-		return err
-	}
+	defer req.Finish(ctx, nil)
 	if eviction.Name != c.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	deletion, err := evictionDeletion(eviction, options)
+	deletion, err := evictionDeletion(eviction, req.Options.(*metav1.CreateOptions))
 	if err != nil {
 		return err
 	}
-	if err := c.admitEviction(ctx, eviction, options); err != nil {
+	if err := c.s.Admission.Validate(ctx, req); err != nil {
 		return err
 	}
 	if err := c.evictPod(ctx, deletion); err != nil {
@@ -156,18 +151,6 @@ func markEvicted(pod *corev1.Pod, now time.Time) {
 		mark.LastTransitionTime = have.LastTransitionTime
 	}
 	pod.Status.Conditions[i] = mark
-}
-
-func (c *call) admitEviction(ctx context.Context, eviction *policyv1.Eviction, options *metav1.CreateOptions) error {
-	req := &admission.Request{
-		Operation: admission.Create, Resource: c.GVR, Subresource: c.Subresource, Kind: evictionKind, Namespace: c.Namespace, Name: c.Name,
-		Object: eviction, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
-	}
-	defer req.Finish(ctx, nil)
-	if err := c.s.Admission.Mutate(ctx, req); err != nil {
-		return err
-	}
-	return c.s.Admission.Validate(ctx, req)
 }
 
 // evictionLeave says how a pod may be deleted.

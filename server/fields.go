@@ -79,7 +79,7 @@ func (t *trusting) ObjectToTyped(obj runtime.Object, options ...typed.Validation
 
 // Of is how the fields of a kind are merged.
 func (f *FieldTypes) Of(k *registry.Kind) (managedfields.TypeConverter, error) {
-	if !isCustom(k) {
+	if isApplied(k) {
 		return f.builtIn(), nil
 	}
 	f.mu.Lock()
@@ -110,10 +110,10 @@ func (f *FieldTypes) typesOf(k *registry.Kind) (managedfields.TypeConverter, err
 	return managedfields.NewTypeConverter(models, false)
 }
 
-// isCustom reports whether a kind's schema isn't among those of the built-in
-// kinds.
-func isCustom(k *registry.Kind) bool {
-	return k.Unstructured() || !scheme.Scheme.Recognizes(k.GroupVersionKind)
+// isApplied reports whether a kind's schema is among those that clients apply
+// objects by: questions are not, which are stored nowhere.
+func isApplied(k *registry.Kind) bool {
+	return !k.Unstructured() && k.Can("patch") && scheme.Scheme.Recognizes(k.GroupVersionKind)
 }
 
 // fieldManagers keeps book of who owns which field (metadata.managedFields), and

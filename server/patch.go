@@ -146,14 +146,7 @@ func (c *call) checkPatched(obj runtime.Object) (runtime.Object, error) {
 		return nil, errOtherCustomKind(u, c.kind.GroupVersionKind)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
-		return nil, err
-	}
-	if err := checkName(m, c.Name); err != nil {
+	if err := c.checkIdentity(obj); err != nil {
 		return nil, err
 	}
 	return c.stored(obj)
@@ -219,17 +212,7 @@ func (c *call) merged(current runtime.Object, intent *patch.Intent, options *met
 	if hub.Default != nil {
 		hub.Default(merged)
 	}
-	m, err := meta.Accessor(merged)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
-		return nil, err
-	}
-	if err := checkName(m, c.Name); err != nil {
-		return nil, err
-	}
-	return merged, nil
+	return merged, c.checkIdentity(merged)
 }
 
 // createByApply makes the object that an apply found missing.

@@ -11,7 +11,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"orrery.dev/server/admission"
 	"orrery.dev/server/audit"
 )
 
@@ -33,32 +31,11 @@ import (
 
 // question reads the posted object.
 func (c *call) question(into runtime.Object) error {
-	options, err := c.createOptions()
+	req, err := c.posted(into, c.kind.GroupVersionKind)
 	if err != nil {
 		return err
-	}
-	if err := c.body(into, c.kind.GroupVersionKind, options.FieldValidation); err != nil {
-		return err
-	}
-	m, err := meta.Accessor(into)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
-		return err
-	}
-	w := &change{call: c}
-	if owned, err := meta.Accessor(c.s.fields.own(c.kind, "", w.empty(), into, c.manager(options.FieldManager))); err == nil {
-		m.SetManagedFields(owned.GetManagedFields())
-	}
-	req := &admission.Request{
-		Operation: admission.Create, Resource: c.GVR, Kind: c.kind.GroupVersionKind, Namespace: c.Namespace,
-		Object: into, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
 	}
 	defer req.Finish(c.r.Context(), nil)
-	if err := c.s.Admission.Mutate(c.r.Context(), req); err != nil {
-		return err
-	}
 	return c.s.Admission.Validate(c.r.Context(), req)
 }
 

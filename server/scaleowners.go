@@ -5,10 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"orrery.dev/server/registry"
@@ -78,7 +76,7 @@ func (f *fieldManagers) ofSub(sub *registry.Subresource, name string) (*managedf
 	if e, ok := f.managers[key]; ok {
 		return e.manager, nil
 	}
-	types, err := scaleTypes(sub.Kind)
+	types, err := f.types.typesOf(&registry.Kind{GroupVersionKind: sub.Kind, New: sub.New})
 	if err != nil {
 		return nil, err
 	}
@@ -88,19 +86,6 @@ func (f *fieldManagers) ofSub(sub *registry.Subresource, name string) (*managedf
 	}
 	f.managers[key] = fieldManagerEntry{manager: m}
 	return m, nil
-}
-
-// scaleTypes is how a Scale is merged: it has no list, and so no secrets. The
-// schemas of the built-in kinds leave it out.
-func scaleTypes(kind schema.GroupVersionKind) (managedfields.TypeConverter, error) {
-	model := objectModel(kind)
-	want, have := &spec.Schema{}, &spec.Schema{}
-	want.Typed("object", "").SetProperty("replicas", *spec.Int32Property())
-	have.Typed("object", "").SetProperty("replicas", *spec.Int32Property())
-	have.SetProperty("selector", *spec.StringProperty())
-	model.SetProperty("spec", *want)
-	model.SetProperty("status", *have)
-	return managedfields.NewTypeConverter(map[string]*spec.Schema{kind.Kind: model}, false)
 }
 
 // ownSub is own for a subresource that is another kind.

@@ -63,16 +63,10 @@ func (c *call) updateProjection() error {
 	if err := c.body(obj, c.subKind(), options.FieldValidation); err != nil {
 		return err
 	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+	if err := c.checkIdentity(obj); err != nil {
 		return err
 	}
-	if err := checkName(m, c.Name); err != nil {
-		return err
-	}
+	m, _ := meta.Accessor(obj)
 	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
 	return c.putProjection(w, uidPrecondition(m), func(runtime.Object) (runtime.Object, error) { return obj, nil })
 }
@@ -104,7 +98,10 @@ func (c *call) patchProjection() error {
 		current.GetObjectKind().SetGroupVersionKind(c.subKind())
 		problems, err := p.Apply(current, obj, c.reader(c.subKind()))
 		c.warnOf(problems)
-		return obj, err
+		if err != nil {
+			return nil, err
+		}
+		return obj, c.checkIdentity(obj)
 	})
 }
 
@@ -209,7 +206,8 @@ func (w *change) project(ctx context.Context, req *admission.Request, current ru
 	m, _ := meta.Accessor(target)
 	oldMeta, _ := meta.Accessor(current)
 	if shown, _ := meta.Accessor(obj); shown.GetUID() != "" && shown.GetUID() != oldMeta.GetUID() {
-		return nil, apierrors.NewConflict(w.kind.GroupResource(), w.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", shown.GetUID(), oldMeta.GetUID()))
+		view := schema.GroupResource{Group: w.kind.Group, Resource: w.kind.Plural + "/" + w.Subresource}
+		return nil, apierrors.NewConflict(view, w.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", shown.GetUID(), oldMeta.GetUID()))
 	}
 	if err := w.checkVersion(m, oldMeta); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -8,17 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"orrery.dev/server/admission"
 )
 
 var tokenRequestKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
-
-// Bounds of the time that a token may be asked for, in seconds.
-const (
-	shortestToken = 10 * 60
-	longestToken  = 1 << 32
-)
 
 // issueToken serves POST on serviceaccounts/{name}/token.
 func (c *call) issueToken() error {
@@ -26,62 +19,36 @@ func (c *call) issueToken() error {
 	if c.s.Tokens == nil {
 		return errNoSuchResource()
 	}
-	options, err := c.createOptions()
+	request := &authenticationv1.TokenRequest{}
+	req, err := c.posted(request, tokenRequestKind)
 	if err != nil {
 		return err
 	}
-	request := &authenticationv1.TokenRequest{}
-	if err := c.body(request, tokenRequestKind, options.FieldValidation); err != nil {
-		return err
-	}
+	defer req.Finish(ctx, nil)
 	if request.Name != "" && request.Name != c.Name {
 		return apierrors.NewInvalid(tokenRequestKind.GroupKind(), c.Name, field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name"),
+			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name if specified"),
 		})
-	}
-	if err := checkNamespace(request, c.Namespace); err != nil {
-		return err
-	}
-	if err := checkTokenTime(request, c.Name); err != nil {
-		return err
 	}
 	accounts := c.s.Store.Collection(schema.GroupResource{Resource: "serviceaccounts"})
 	item, err := accounts.Get(ctx, c.Namespace, c.Name, "")
 	if err != nil {
 		return err
 	}
-	req := &admission.Request{
-		Operation: admission.Create, Resource: c.GVR, Subresource: c.Subresource, Kind: tokenRequestKind, Namespace: c.Namespace, Name: c.Name,
-		Object: request, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
-	}
-	defer req.Finish(ctx, nil)
-	if err := c.s.Admission.Mutate(ctx, req); err != nil {
-		return err
+	account := item.Object().(*corev1.ServiceAccount)
+	if uid := request.UID; uid != "" && uid != account.UID {
+		return apierrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, c.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", uid, account.UID))
 	}
 	if err := c.s.Admission.Validate(ctx, req); err != nil {
 		return err
 	}
-	answer, err := c.s.Tokens.Issue(ctx, item.Object().(*corev1.ServiceAccount), request)
+	answer, err := c.s.Tokens.Issue(ctx, account, request)
 	if err != nil {
 		return err
 	}
+	if asked, given := *request.Spec.ExpirationSeconds, *answer.Spec.ExpirationSeconds; given < asked {
+		c.warn(fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, given))
+	}
 	return c.reply(http.StatusCreated, answer, tokenRequestKind)
-}
-
-func checkTokenTime(request *authenticationv1.TokenRequest, name string) error {
-	seconds := request.Spec.ExpirationSeconds
-	if seconds == nil {
-		return nil
-	}
-	path := field.NewPath("spec", "expirationSeconds")
-	var problem *field.Error
-	switch {
-	case *seconds < shortestToken:
-		problem = field.Invalid(path, *seconds, "may not specify a duration less than 10 minutes")
-	case *seconds > longestToken:
-		problem = field.Invalid(path, *seconds, "may not specify a duration larger than 2^32 seconds")
-	default:
-		return nil
-	}
-	return apierrors.NewInvalid(tokenRequestKind.GroupKind(), "", field.ErrorList{problem})
 }

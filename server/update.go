@@ -26,16 +26,10 @@ func (c *call) update() error {
 	if err := c.body(obj, c.kind.GroupVersionKind, options.FieldValidation); err != nil {
 		return err
 	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if err := checkNamespace(m, c.objectNamespace()); err != nil {
+	if err := c.checkIdentity(obj); err != nil {
 		return err
 	}
-	if err := checkName(m, c.Name); err != nil {
-		return err
-	}
+	m, _ := meta.Accessor(obj)
 	if obj, err = c.stored(obj); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
+	"orrery.dev/api"
 	"orrery.dev/server/audit"
 )
 
@@ -127,16 +128,13 @@ type objectRef struct {
 // object; errors are StatusErrors.
 func (i *Issuer) Issue(ctx context.Context, account *corev1.ServiceAccount, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	answer := request.DeepCopy()
-	answer.Name, answer.Namespace = account.Name, account.Namespace
+	answer.Name, answer.Namespace, answer.UID = account.Name, account.Namespace, account.UID
 	answer.CreationTimestamp = metav1.Now()
 	spec := &answer.Spec
 	if len(spec.Audiences) == 0 {
 		spec.Audiences = i.config.Audiences
 	}
-	if spec.ExpirationSeconds == nil {
-		hour := int64(60 * 60)
-		spec.ExpirationSeconds = &hour
-	}
+	api.DefaultTokenRequest(answer)
 	if errs := validateTokenRequest(spec); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, "", errs)
 	}
@@ -213,30 +211,30 @@ func (i *Issuer) bind(ctx context.Context, account *corev1.ServiceAccount, ref *
 				return b, err
 			}
 		}
-		return b, sameUID(ref, pod.UID, core("pods"))
+		return b, sameUID(ref, pod.UID)
 	case "v1 Secret":
 		secret, err := get[*corev1.Secret](ctx, i.config.Reader, core("secrets"), account.Namespace, ref.Name)
 		if err != nil {
 			return b, err
 		}
 		b.Secret = &objectRef{secret.Name, secret.UID}
-		return b, sameUID(ref, secret.UID, core("secrets"))
+		return b, sameUID(ref, secret.UID)
 	case "v1 Node":
 		node, err := get[*corev1.Node](ctx, i.config.Reader, core("nodes"), "", ref.Name)
 		if err != nil {
 			return b, err
 		}
 		b.Node = &objectRef{node.Name, node.UID}
-		return b, sameUID(ref, node.UID, core("nodes"))
+		return b, sameUID(ref, node.UID)
 	}
 	return b, apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s", schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)))
 }
 
-func sameUID(ref *authenticationv1.BoundObjectReference, uid types.UID, resource schema.GroupResource) error {
+func sameUID(ref *authenticationv1.BoundObjectReference, uid types.UID) error {
 	if ref.UID == "" || ref.UID == uid {
 		return nil
 	}
-	return apierrors.NewConflict(resource, ref.Name, fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	return apierrors.NewConflict(schema.GroupResource{Resource: ref.Kind}, ref.Name, fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 }
 
 func (i *Issuer) forAPIServer(audiences []string) bool {
