@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,9 @@ func (c *call) portForward() error {
 	if err != nil {
 		return err
 	}
+	if err := checkHost(pod); err != nil {
+		return err
+	}
 	location, err := c.s.agentOf(c.r.Context(), pod)
 	if err != nil {
 		return err
@@ -95,6 +99,9 @@ func (c *call) connectContainer(what string, options runtime.Object, container s
 	if container, err = containerOf(pod, container); err != nil {
 		return err
 	}
+	if err := checkHost(pod); err != nil {
+		return err
+	}
 	location, err := c.s.agentOf(c.r.Context(), pod)
 	if err != nil {
 		return err
@@ -120,14 +127,15 @@ func (c *call) connectable(options runtime.Object) (*corev1.Pod, error) {
 	if err := c.admitConnect(options); err != nil {
 		return nil, err
 	}
-	pod, err := c.pod(c.r.Context())
-	if err != nil {
-		return nil, err
-	}
+	return c.pod(c.r.Context())
+}
+
+// checkHost wants a pod to be on a node.
+func checkHost(pod *corev1.Pod) error {
 	if pod.Spec.NodeName == "" {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
-	return pod, nil
+	return nil
 }
 
 func (c *call) pod(ctx context.Context) (*corev1.Pod, error) {
@@ -161,29 +169,21 @@ func (c *call) admitConnect(options runtime.Object) error {
 // containerOf is the container that a request means: the one it names, or the
 // only one.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
-	var regular, initial []string
-	known := map[string]bool{}
-	for _, ct := range pod.Spec.Containers {
-		regular, known[ct.Name] = append(regular, ct.Name), true
-	}
-	for _, ct := range pod.Spec.InitContainers {
-		initial, known[ct.Name] = append(initial, ct.Name), true
+	var all []string
+	for _, ct := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		all = append(all, ct.Name)
 	}
 	for _, ct := range pod.Spec.EphemeralContainers {
-		known[ct.Name] = true
+		all = append(all, ct.Name)
 	}
-	switch {
+	switch regular := pod.Spec.Containers; {
 	case name == "" && len(regular) == 1:
-		return regular[0], nil
+		return regular[0].Name, nil
 	case name == "" && len(regular) == 0:
 		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s", pod.Name))
 	case name == "":
-		text := fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, regular)
-		if len(initial) > 0 {
-			text += fmt.Sprintf(" or one of the init containers: %v", initial)
-		}
-		return "", apierrors.NewBadRequest(text)
-	case !known[name]:
+		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, all))
+	case !slices.Contains(all, name):
 		return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 	}
 	return name, nil

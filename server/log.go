@@ -198,8 +198,8 @@ func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
 		}
 		o.SinceTime = &metav1.Time{Time: t}
 	}
-	if text := q.Get("stream"); text != "" {
-		o.Stream = &text
+	if text, ok := q["stream"]; ok {
+		o.Stream = &text[0]
 	}
 	return o, nil
 }
@@ -217,17 +217,8 @@ func checkLogOptions(o *corev1.PodLogOptions) (errs field.ErrorList) {
 	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 	}
-	if o.Stream == nil {
-		return errs
-	}
-	switch *o.Stream {
-	case corev1.LogStreamAll:
-	case corev1.LogStreamStdout, corev1.LogStreamStderr:
-		if o.TailLines != nil {
-			errs = append(errs, field.Forbidden(field.NewPath(""), "`tailLines` and specific `stream` are mutually exclusive for now"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(field.NewPath("stream"), *o.Stream, []string{corev1.LogStreamAll, corev1.LogStreamStderr, corev1.LogStreamStdout}))
+	if o.Stream != nil { // a feature that is off
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
 	}
 	return errs
 }
@@ -246,9 +237,6 @@ func logQuery(o *corev1.PodLogOptions) url.Values {
 	}
 	if o.SinceTime != nil {
 		q.Set("sinceTime", o.SinceTime.Format(time.RFC3339))
-	}
-	if o.Stream != nil {
-		q.Set("stream", *o.Stream)
 	}
 	return q
 }
