@@ -80,7 +80,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	types := server.NewFieldTypes(kinds)
 	own := server.NewOwnStore(store, kinds, types)
-	addresses, chain, err := o.admission(store, kinds, types, authz)
+	addresses, chain, err := o.admission(own, kinds, types, authz)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (o *apiOptions) authenticationInfo() (map[string]string, error) {
 // nodePorts is upstream's default.
 var nodePorts = admission.PortRange{First: 30000, Last: 32767}
 
-func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, types *server.FieldTypes, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
+func (o *apiOptions) admission(store *server.OwnStore, kinds *registry.Table, types *server.FieldTypes, authz *auth.Authorizer) (*admission.Addresses, admission.Chain, error) {
 	var ranges []netip.Prefix
 	for text := range strings.SplitSeq(o.serviceCIDR, ",") {
 		prefix, err := netip.ParsePrefix(text)
@@ -254,7 +254,7 @@ func (o *apiOptions) admission(store *storage.Store, kinds *registry.Table, type
 		return nil, nil, err
 	}
 	chain, err := admission.All(admission.Config{
-		Reader: store, Writer: store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant,
+		Reader: store, Writer: store.Store, Kinds: kinds, Types: types.Of, Addresses: addresses, Authorizer: authz, CheckGrant: authz.CheckGrant,
 		TolerationSeconds: o.admit.tolerations(), Choice: choice,
 	})
 	return addresses, chain, err

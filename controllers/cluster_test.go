@@ -68,7 +68,7 @@ func startCluster(t *testing.T) *cluster {
 	kinds := registry.NewBuiltinTable()
 	authz, err := auth.NewAuthorizer(auth.AuthorizerConfig{Source: server.AuthSource{Store: store}})
 	check(t, err)
-	addresses, err := admission.NewAddresses(store, store, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
+	addresses, err := admission.NewAddresses(store, server.NewOwnStore(store, kinds, server.NewFieldTypes(kinds)), []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
 	check(t, err)
 	chain, err := admission.All(admission.Config{Reader: store, Writer: store, Addresses: addresses, Authorizer: authz, Kinds: kinds, CheckGrant: authz.CheckGrant})
 	check(t, err)

@@ -34,7 +34,7 @@ func startGuarded(t *testing.T, choice ...admission.Choice) *cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		addresses, err := admission.NewAddresses(c.Store, c.Store, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
+		addresses, err := admission.NewAddresses(c.Store, NewOwnStore(c.Store, c.Kinds, NewFieldTypes(c.Kinds)), []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, admission.PortRange{First: 30000, Last: 32767})
 		if err != nil {
 			t.Fatal(err)
 		}

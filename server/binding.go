@@ -95,7 +95,7 @@ func (c *call) assign(req *admission.Request, b *corev1.Binding) error {
 		setScheduled(pod) // none of this becomes the scheduler's
 		return pod, nil
 	})
-	if err == nil && !dryRun {
+	if err == nil && !req.DryRun {
 		c.wrote(ctx, before, after, item.Revision)
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	netutils "k8s.io/utils/net"
 
 	"orrery.dev/server/auth"
 	"orrery.dev/server/storage"
@@ -146,7 +147,10 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 		m := obj.(metav1.Object)
 		m.SetUID(uuid.NewUUID())
 		m.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
-		obj = s.fields.ownByServer(gr, "", nil, obj)
+		obj = s.fields.begunByServer(ctx, gr, obj)
+		if service, ok := obj.(*corev1.Service); ok {
+			service.Spec.IPFamilies = []corev1.IPFamily{familyOf(service.Spec.ClusterIP)}
+		}
 		if _, err = col.Create(ctx, obj, storage.WriteOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
@@ -175,20 +179,22 @@ func (s *Server) ensure(ctx context.Context, group, resource string, want metav1
 
 func (s *Server) apiService() *corev1.Service {
 	single, cluster := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
-	family := corev1.IPv4Protocol
-	if ip := net.ParseIP(s.ServiceAddress); ip != nil && ip.To4() == nil {
-		family = corev1.IPv6Protocol
-	}
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{Kind: "Service", APIVersion: "v1"},
 		ObjectMeta: apiMeta(map[string]string{"component": "apiserver", "provider": "kubernetes"}),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.ServiceAddress, ClusterIPs: []string{s.ServiceAddress},
-			IPFamilies: []corev1.IPFamily{family}, IPFamilyPolicy: &single, InternalTrafficPolicy: &cluster,
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.ServiceAddress, IPFamilyPolicy: &single, InternalTrafficPolicy: &cluster,
 			SessionAffinity: corev1.ServiceAffinityNone,
 			Ports:           []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(s.AdvertisePort)}},
 		},
 	}
+}
+
+func familyOf(ip string) corev1.IPFamily {
+	if netutils.IsIPv6String(ip) {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
 }
 
 func apiMeta(labels map[string]string) metav1.ObjectMeta {

@@ -11,7 +11,6 @@ import (
 	"github.com/gin-gonic/gin"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -162,8 +161,9 @@ func (s *Server) configureFlows(ctx context.Context) {
 	}
 	conditions := s.flow.Configure(time.Now(), levels, schemas)
 	s.health.finished(nil, flowConfigHook)
+	own := &OwnStore{s.Store, s.fields}
 	for name, condition := range conditions {
-		if err := s.setCondition(ctx, name, condition); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		if err := own.ApplyCondition(ctx, flowResource("flowschemas"), name, flowStatusManager, &condition); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			s.Log.Warn("condition of a flow schema not written", "name", name, "err", err)
 		}
 	}
@@ -181,22 +181,4 @@ func stored[T runtime.Object](ctx context.Context, s *Server, resource schema.Gr
 		}
 	}
 	return all, nil
-}
-
-// setCondition applies a condition to a flow schema.
-func (s *Server) setCondition(ctx context.Context, name string, condition flowcontrolv1.FlowSchemaCondition) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
-	if err != nil {
-		return err
-	}
-	resource := flowResource("flowschemas")
-	kind := s.Kinds.Stored(resource)
-	wanted := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": name}, "status": map[string]any{"conditions": []any{content}},
-	}}
-	wanted.SetGroupVersionKind(kind.GroupVersionKind)
-	_, err = s.Store.Update(ctx, resource, "", name, func(current runtime.Object) (runtime.Object, error) {
-		return s.fields.apply(kind, "status", current, wanted, flowStatusManager, true)
-	})
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -33,7 +34,29 @@ func NewOwnStore(store *storage.Store, kinds *registry.Table, types *FieldTypes)
 
 // Create stores a new object.
 func (o *OwnStore) Create(ctx context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
-	return o.Store.Create(ctx, resource, o.fields.ownByServer(resource, "", nil, obj))
+	return o.Store.Create(ctx, resource, o.fields.begunByServer(ctx, resource, obj))
+}
+
+// ApplyCondition applies a condition to the status of an object without a namespace,
+// under the name of the part of the server that found it.
+func (o *OwnStore) ApplyCondition(ctx context.Context, resource schema.GroupResource, name, manager string, condition any) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
+	if err != nil {
+		return err
+	}
+	kind := o.fields.kinds.Stored(resource)
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name}, "status": map[string]any{"conditions": []any{content}},
+	}}
+	wanted.SetGroupVersionKind(kind.GroupVersionKind)
+	_, err = o.Store.Update(ctx, resource, "", name, func(current runtime.Object) (runtime.Object, error) {
+		merged, err := o.fields.apply(kind, "status", current, wanted, manager, true)
+		if err != nil {
+			return nil, err
+		}
+		return typedBy(kind, merged)
+	})
+	return err
 }
 
 // Update changes an object; change is as in Collection's Update.
@@ -46,6 +69,16 @@ func (o *OwnStore) Update(ctx context.Context, resource schema.GroupResource, na
 		}
 		return o.fields.ownByServer(resource, "", before, changed), nil
 	})
+}
+
+// begunByServer notes that the server itself has made obj, and fills in what is
+// nobody's.
+func (f *fieldManagers) begunByServer(ctx context.Context, resource schema.GroupResource, obj runtime.Object) runtime.Object {
+	obj = f.ownByServer(resource, "", nil, obj)
+	if k := f.kinds.Stored(resource); k != nil && k.Prepare != nil {
+		k.Prepare(ctx, obj, nil)
+	}
+	return obj
 }
 
 // ownByServer notes that the server itself has written obj; live is nil if it is new.

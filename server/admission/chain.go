@@ -229,3 +229,10 @@ type Writer interface {
 	Update(ctx context.Context, resource schema.GroupResource, namespace, name string, change func(current runtime.Object) (runtime.Object, error)) (runtime.Object, error)
 	Delete(ctx context.Context, resource schema.GroupResource, namespace, name string) error
 }
+
+// OwnWriter is how those write that keep objects for all to see: it notes whose these
+// are.
+type OwnWriter interface {
+	Writer
+	ApplyCondition(ctx context.Context, resource schema.GroupResource, name, manager string, condition any) error
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +45,15 @@ func (s *fakeStore) Get(_ context.Context, resource schema.GroupResource, namesp
 		return o, nil
 	}
 	return nil, apierrors.NewNotFound(resource, name)
+}
+
+// ApplyCondition knows service ranges only.
+func (s *fakeStore) ApplyCondition(ctx context.Context, resource schema.GroupResource, name, _ string, condition any) error {
+	_, err := s.Update(ctx, resource, "", name, func(current runtime.Object) (runtime.Object, error) {
+		current.(*networkingv1.ServiceCIDR).Status.Conditions = []metav1.Condition{*condition.(*metav1.Condition)}
+		return current, nil
+	})
+	return err
 }
 
 func (s *fakeStore) List(_ context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {

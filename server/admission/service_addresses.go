@@ -31,7 +31,7 @@ type Addresses struct {
 
 // NewAddresses makes the allocator over the configured ranges (one, or one of
 // each IP family, the primary first).
-func NewAddresses(reader Reader, writer Writer, ranges []netip.Prefix, nodePorts PortRange) (*Addresses, error) {
+func NewAddresses(reader Reader, writer OwnWriter, ranges []netip.Prefix, nodePorts PortRange) (*Addresses, error) {
 	if len(ranges) == 0 || len(ranges) > 2 {
 		return nil, fmt.Errorf("service cluster IP range: want one range, or two of different IP families, got %v", ranges)
 	}

@@ -27,7 +27,7 @@ var (
 // can hand out the same one.
 type ips struct {
 	reader Reader
-	writer Writer
+	writer OwnWriter
 	ranges []netip.Prefix // as configured
 }
 

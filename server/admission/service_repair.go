@@ -75,27 +75,30 @@ func (a *Addresses) repair(ctx context.Context, leaks map[int]time.Time) error {
 	return a.repairPorts(ctx, services, leaks)
 }
 
+// rangeManager is the name under which ranges are found ready.
+const rangeManager = "kubernetes-service-cidr-controller"
+
 // ensureRange makes the object that shows the configured range. It is ready at
 // once: there is nothing that it could overlap with.
 func (a *Addresses) ensureRange(ctx context.Context) error {
 	const name = "kubernetes"
-	if _, err := a.ips.reader.Get(ctx, cidrResource(), "", name); !apierrors.IsNotFound(err) {
-		return err
+	have, err := a.ips.reader.Get(ctx, cidrResource(), "", name)
+	if apierrors.IsNotFound(err) {
+		want := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now().Rfc3339Copy()}}
+		for _, r := range a.ips.ranges {
+			want.Spec.CIDRs = append(want.Spec.CIDRs, r.Masked().String())
+		}
+		have, err = a.ips.writer.Create(ctx, cidrResource(), want)
 	}
-	o := &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now().Rfc3339Copy(), Generation: 1, Finalizers: []string{"networking.k8s.io/service-cidr-finalizer"}},
-		Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{
-			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready", LastTransitionTime: metav1.Now(),
-		}}},
-	}
-	for _, r := range a.ips.ranges {
-		o.Spec.CIDRs = append(o.Spec.CIDRs, r.Masked().String())
-	}
-	_, err := a.ips.writer.Create(ctx, cidrResource(), o)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return err
+	if r, ok := have.(*networkingv1.ServiceCIDR); err != nil || ok && len(r.Status.Conditions) > 0 {
+		return err
+	}
+	return a.ips.writer.ApplyCondition(ctx, cidrResource(), name, rangeManager, &metav1.Condition{
+		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready", LastTransitionTime: metav1.Now(),
+	})
 }
 
 func (a *Addresses) repairIPs(ctx context.Context, services []*corev1.Service) error {

@@ -45,11 +45,10 @@ type Pool func() *x509.CertPool
 // with a name counts, and all with groups and extra fields.
 type ProxyHeaders struct{ User, UID, Group, ExtraPrefix []string }
 
-// DefaultProxyHeaders are those that everybody uses.
+// DefaultProxyHeaders are those that everybody uses. UIDs are told by some only.
 func DefaultProxyHeaders() ProxyHeaders {
 	return ProxyHeaders{
-		User: []string{"X-Remote-User"}, UID: []string{"X-Remote-Uid"},
-		Group: []string{"X-Remote-Group"}, ExtraPrefix: []string{"X-Remote-Extra-"},
+		User: []string{"X-Remote-User"}, Group: []string{"X-Remote-Group"}, ExtraPrefix: []string{"X-Remote-Extra-"},
 	}
 }
 

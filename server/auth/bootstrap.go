@@ -263,8 +263,6 @@ func systemNamespaces() []*corev1.Namespace {
 	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "default"} {
 		all = append(all, &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
-			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		})
 	}
 	return all
