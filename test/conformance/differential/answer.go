@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"sort"
@@ -32,12 +33,12 @@ func newAnswer(r *http.Response, body []byte) Answer {
 	}
 	var decoded any
 	switch {
+	case r.StatusCode == http.StatusOK && isWatch(r.Request.URL) && r.Header.Get("Content-Type") == "application/json":
+		a.Body = watched(body)
 	case json.Unmarshal(body, &decoded) == nil:
 		a.Body = mask("", decoded)
 	case strings.HasSuffix(r.Header.Get("Content-Type"), ";stream=watch"), strings.HasSuffix(r.Header.Get("Content-Type"), "cbor-seq"):
 		a.Body = binaryEvents(r.Header.Get("Content-Type"), body)
-	case strings.Contains(r.Request.URL.RawQuery, "watch="), strings.Contains(r.Request.URL.Path, "/watch/"):
-		a.Body = watched(body)
 	case r.Header.Get("Content-Type") == "application/yaml" && yaml.Unmarshal(body, &decoded) == nil:
 		a.Body = mask("", decoded)
 	case strings.Contains(r.Header.Get("Content-Type"), "protobuf"), strings.Contains(r.Header.Get("Content-Type"), "cbor"):
@@ -46,6 +47,10 @@ func newAnswer(r *http.Response, body []byte) Answer {
 		a.Body = maskText(string(body))
 	}
 	return a
+}
+
+func isWatch(to *url.URL) bool {
+	return strings.Contains(to.RawQuery, "watch=") || strings.Contains(to.Path, "/watch/")
 }
 
 // watched are the events of a watch, one a line.
@@ -98,7 +103,7 @@ func mask(key string, v any) any {
 		for i := range v {
 			v[i] = mask("", v[i])
 		}
-		if key == "causes" && strings.Contains(show(v), "FieldManagerConflict") || key == "resourceRules" || key == "nonResourceRules" { // which upstream keeps in no order
+		if unordered(key, v) {
 			sort.Slice(v, func(i, j int) bool { return show(v[i]) < show(v[j]) })
 		}
 		if key == "managedFields" { // which are in the order of their times, by the second
@@ -125,6 +130,19 @@ func mask(key string, v any) any {
 func operation(managed any) string {
 	m, _ := managed.(map[string]any)
 	return show(m["operation"])
+}
+
+// unordered tells lists that upstream keeps in no order.
+func unordered(key string, list []any) bool {
+	switch key {
+	case "causes":
+		return strings.Contains(show(list), "FieldManagerConflict")
+	case "resourceRules", "nonResourceRules":
+		return true
+	case "items", "rows": // of components
+		return strings.Contains(show(list), `"etcd-0"`)
+	}
+	return false
 }
 
 var (
