@@ -54,6 +54,15 @@ type View struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
+	// Columns are added to the kind's own.
+	Columns []ViewColumn `json:"columns,omitempty"`
+}
+
+// ViewColumn is a column that shows what a JSONPath finds in each object, such
+// as ".spec.nodeName", with or without kubectl's braces.
+type ViewColumn struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
 }
 
 // Tell is a message from the server. Type is columns, rows, object, error or

@@ -143,6 +143,9 @@ func (c *connection) open(ctx context.Context, ask api.Ask) error {
 	if err != nil {
 		return err
 	}
+	if kind, err = withColumns(kind, ask.View.Columns); err != nil {
+		return err
+	}
 	g := guard{source: c.config.Source, authorizer: c.config.Authorizer, user: c.user, kind: kind, view: *ask.View}
 	if !kind.Namespaced {
 		g.view.Namespaces = nil

@@ -256,6 +256,19 @@ func TestViewGetsSnapshotThenChanges(t *testing.T) {
 	}
 }
 
+func TestColumnsThatAViewAsksFor(t *testing.T) {
+	f := newFake()
+	f.put("a", "one")
+	c := dial(t, serve(t, f))
+	c.open(api.View{Resource: "pods", Columns: []api.ViewColumn{{Name: "UID", Path: ".uid"}, {Name: "All", Path: "{.cells[*]}"}, {Name: "None", Path: ".none.such"}}})
+	if m := c.next(true); len(m.Columns) != 4 || m.Columns[1].Name != "UID" {
+		t.Fatalf("columns %+v", m.Columns)
+	}
+	if m := c.next(true); fmt.Sprint(m.Rows[0].Cells) != "[one 1 a/one one,1 <nil>]" {
+		t.Errorf("cells %v", m.Rows[0].Cells)
+	}
+}
+
 func TestOneSocketManyViews(t *testing.T) {
 	f := newFake()
 	f.put("a", "one")
@@ -420,6 +433,7 @@ func TestRefusals(t *testing.T) {
 		"object":           {api.Ask{ID: 1, Op: "open", View: &api.View{Resource: "pods", Name: "x", Namespaces: []string{"a"}}}, 403, `cannot get resource "pods"`},
 		"unknown kind":     {api.Ask{ID: 1, Op: "open", View: &api.View{Resource: "widgets"}}, 404, "widgets"},
 		"bad selector":     {api.Ask{ID: 1, Op: "open", View: &api.View{Resource: "pods", LabelSelector: "=="}}, 400, "label selector"},
+		"bad column":       {api.Ask{ID: 1, Op: "open", View: &api.View{Resource: "pods", Columns: []api.ViewColumn{{Name: "x", Path: ".a["}}}}, 400, "column x"},
 		"no view":          {api.Ask{ID: 1, Op: "open"}, 400, "view"},
 		"object, no space": {api.Ask{ID: 1, Op: "open", View: &api.View{Resource: "pods", Name: "x"}}, 400, "namespace"},
 		"unknown op":       {api.Ask{ID: 1, Op: "dance"}, 400, "dance"},
