@@ -93,6 +93,8 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
 	hub := server.NewStream(kinds, store, authz, log)
+	agents := server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents}
+	usage := server.NewUsage(store, authz, agents)
 	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
 	spans, err := o.tracing.receiver()
 	if err != nil {
@@ -126,7 +128,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Store: store, Kinds: kinds, Admission: chain, FieldTypes: types,
 		Authenticator: authn, Authorizer: authz, Rules: authz,
 		Documents: openapi.New(kinds, openapi.Options{Version: release(), Address: net.JoinHostPort(o.advertise, fmt.Sprint(o.port)), Logs: o.logs, CBOR: o.cbor}), Tokens: issuer,
-		Kubelet:          server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents},
+		Kubelet:          agents,
 		Version:          versionInfo(),
 		AdvertiseAddress: o.advertise, AdvertisePort: int32(o.port), ServiceAddress: service,
 		Bootstrap:          server.StepsOf(auth.BootstrapSteps(own)),
@@ -141,8 +143,9 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Components:         o.components,
 		Extra: o.extra(parts, map[string]http.Handler{
 			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: server.NewWhy(store, authz), api.JourneyPath: journeys, api.SpansPath: journeys,
+			api.UsagePath: usage,
 		}),
-		Own:    []string{api.StreamPath, api.WhyPath, api.JourneyPath, api.SpansPath},
+		Own:    []string{api.StreamPath, api.WhyPath, api.JourneyPath, api.SpansPath, api.UsagePath},
 		Trace:  tracer,
 		Public: map[string]http.Handler{web.Prefix: dashboard},
 		Log:    log,
