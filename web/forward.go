@@ -20,6 +20,7 @@ func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
 	asUser := r.Clone(r.Context())
 	asUser.URL.Path = strings.TrimPrefix(r.URL.Path, forwardPrefix)
 	asUser.URL.RawPath = strings.TrimPrefix(r.URL.RawPath, forwardPrefix)
+	impersonate(asUser)
 	asUser.RequestURI = asUser.URL.RequestURI()
 	switch {
 	case strings.HasPrefix(asUser.URL.Path, "/ui"):
@@ -39,6 +40,23 @@ func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.Header().Set("Cache-Control", "no-store")
 	d.config.API.ServeHTTP(w, asUser)
+}
+
+// impersonate makes headers of what a page says in the query, since websockets
+// of browsers have no headers of their own. Whether the user may is the API
+// server's to say.
+func impersonate(r *http.Request) {
+	query := r.URL.Query()
+	for _, name := range []string{"Impersonate-User", "Impersonate-Group"} {
+		key := strings.ToLower(name)
+		for _, value := range query[key] {
+			r.Header.Add(name, value)
+		}
+		query.Del(key)
+	}
+	if len(query) != len(r.URL.Query()) {
+		r.URL.RawQuery = query.Encode()
+	}
 }
 
 // withoutCertificates keeps a browser's client certificate, which it sends

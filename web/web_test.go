@@ -35,6 +35,7 @@ func echoAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"auth": r.Header.Get("Authorization"), "cookie": r.Header.Get("Cookie"),
+		"as": append(r.Header["Impersonate-User"], r.Header["Impersonate-Group"]...),
 		"uri": r.RequestURI, "path": r.URL.Path, "method": r.Method, "peers": peers,
 	})
 }
@@ -192,6 +193,17 @@ func TestForwardSpeaksForTheUser(t *testing.T) {
 	for k, v := range want {
 		if got[k] != v {
 			t.Errorf("%s: %v, want %v", k, got[k], v)
+		}
+	}
+}
+
+func TestForwardMakesHeadersOfWhomThePageIsSeenAs(t *testing.T) {
+	d := dashboard(t)
+	r := request("GET", "/ui/k8s/api/v1/pods?impersonate-user=jane&limit=5&impersonate-group=a%2Cb&impersonate-group=c", "", "Cookie", signIn(t, d))
+	got := answer(d, r).Body.String()
+	for _, want := range []string{`"as":["jane","a,b","c"]`, `"uri":"/api/v1/pods?limit=5"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
