@@ -1,4 +1,5 @@
 // What the tests share: a browser, pages that are signed in, and waiting.
+import assert from 'node:assert/strict'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -29,3 +30,29 @@ export async function visit(browser, path = '/', { width = 1280, height = 800, d
   await page.goto(`${base}/ui${path}`)
   return page
 }
+
+/** using makes on(): a page for a test, which fails if the page complained about anything. */
+export function using(browser) {
+  return async function on(path, options, body) {
+    const page = await visit(browser(), path, options)
+    page.setDefaultTimeout(30_000)
+    try {
+      await body(page)
+      assert.deepEqual(page.problems, [], 'the page complained')
+    } finally {
+      await page.context().close()
+    }
+  }
+}
+
+/** kube asks the API server as the page would. */
+export async function kube(page, method, path, data, type = 'application/json') {
+  const answer = await page.request.fetch(`${base}/ui/k8s${path}`, { method, data: data && JSON.stringify(data), headers: { Origin: base, 'Content-Type': type } })
+  assert.ok(answer.ok(), `${method} ${path}: ${answer.status()} ${await answer.text()}`)
+  return answer.json()
+}
+
+export const unique = (what) => `${what}-${Date.now().toString(36)}`
+export const grid = (page) => page.getByRole('grid')
+export const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
+export const live = (page) => page.locator('[data-revision]').waitFor()

@@ -3,7 +3,7 @@
 import AxeBuilder from '@axe-core/playwright'
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { base, launch, token, visit } from './browser.js'
+import { base, grid, kube, launch, live, rowNamed, token, unique, using, visit } from './browser.js'
 
 let browser
 before(async () => {
@@ -11,29 +11,7 @@ before(async () => {
 })
 after(() => browser?.close())
 
-/** on runs body with a page, and fails if the page complained about anything. */
-async function on(path, options, body) {
-  const page = await visit(browser, path, options)
-  page.setDefaultTimeout(30_000)
-  try {
-    await body(page)
-    assert.deepEqual(page.problems, [], 'the page complained')
-  } finally {
-    await page.context().close()
-  }
-}
-
-/** kube asks the API server as the page would. */
-async function kube(page, method, path, data) {
-  const answer = await page.request.fetch(`${base}/ui/k8s${path}`, { method, data, headers: { Origin: base, 'Content-Type': 'application/json' } })
-  assert.ok(answer.ok(), `${method} ${path}: ${answer.status()} ${await answer.text()}`)
-  return answer.json()
-}
-
-const unique = (what) => `${what}-${Date.now().toString(36)}`
-const grid = (page) => page.getByRole('grid')
-const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
-const live = (page) => page.locator('[data-revision]').waitFor()
+const on = using(() => browser)
 const configMaps = '/api/v1/namespaces/default/configmaps'
 const configMap = (name) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: { greeting: 'hello\nworld\n' } })
 

@@ -3,7 +3,7 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirro
 import { yaml } from '@codemirror/lang-yaml'
 import { bracketMatching, foldGutter, foldKeymap, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language'
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search'
-import { Compartment, EditorState } from '@codemirror/state'
+import { Compartment, EditorState, type Extension } from '@codemirror/state'
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { nonce } from './nonce'
@@ -12,6 +12,8 @@ export interface Editor {
   text(): string
   show(text: string): void
   editable(yes: boolean): void
+  /** help adds what is known of the kind's fields. */
+  help(more: Extension): void
   focus(): void
   dispose(): void
 }
@@ -26,6 +28,12 @@ const look = EditorView.theme({
   '&.cm-focused .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'var(--accent-soft) !important' },
   '.cm-searchMatch': { backgroundColor: 'color-mix(in srgb, var(--warning) 30%, transparent)' },
   '.cm-panels': { backgroundColor: 'var(--sunken)', color: 'var(--text)' },
+  '.cm-tooltip': { backgroundColor: 'var(--panel)', color: 'var(--text)', border: '1px solid var(--line-strong)', borderRadius: '6px', boxShadow: 'var(--shadow)' },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul': { fontFamily: 'var(--mono)' },
+  '.cm-tooltip-autocomplete ul li[aria-selected]': { backgroundColor: 'var(--accent-soft) !important', color: 'var(--text) !important' },
+  '.cm-completionDetail': { color: 'var(--text-3)', fontStyle: 'normal' },
+  '.cm-completionInfo, .field-help': { maxWidth: '420px', padding: '6px 10px', whiteSpace: 'pre-wrap' },
+  '.cm-diagnosticText': { whiteSpace: 'pre-wrap' },
   '.cm-foldPlaceholder': { backgroundColor: 'var(--sunken)', border: '1px solid var(--line)', color: 'var(--text-3)' },
 })
 
@@ -39,13 +47,14 @@ const colours = HighlightStyle.define([
 
 export function createEditor(parent: HTMLElement, text: string, label: string): Editor {
   const mode = new Compartment()
+  const helping = new Compartment()
   const frozen = (yes: boolean) => [EditorState.readOnly.of(yes), EditorView.editable.of(!yes), EditorView.contentAttributes.of({ 'aria-label': label, tabindex: '0' })]
   const view = new EditorView({
     parent,
     doc: text,
     extensions: [
       EditorView.cspNonce.of(nonce()), lineNumbers(), foldGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(), highlightSelectionMatches(), search({ top: true }), yaml(),
-      syntaxHighlighting(colours), look, mode.of(frozen(true)), keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, indentWithTab]),
+      syntaxHighlighting(colours), look, mode.of(frozen(true)), helping.of([]), keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, indentWithTab]),
     ],
   })
   return {
@@ -57,6 +66,7 @@ export function createEditor(parent: HTMLElement, text: string, label: string): 
       view.scrollDOM.scrollTop = top
     },
     editable: (yes) => view.dispatch({ effects: mode.reconfigure(frozen(!yes)) }),
+    help: (more) => view.dispatch({ effects: helping.reconfigure(more) }),
     focus: () => view.focus(),
     dispose: () => view.destroy(),
   }

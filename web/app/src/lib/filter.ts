@@ -8,6 +8,7 @@ import type { Column, Row } from '../stream/types'
  *   column:value  over one column ("status:crash"); ns, state, owner and label are columns too
  *   -l a=b,c!=d   labels, as kubectl takes them
  *   -f text       fuzzy: the letters in order, anywhere in the name
+ *   -F a.b=c      fields, which the server selects by: see fieldSelector
  */
 export type Test = (row: Row) => boolean
 
@@ -16,13 +17,20 @@ export function parseFilter(text: string, columns: Column[]): Test {
   const words = text.trim().split(/\s+/).filter(Boolean)
   for (let i = 0; i < words.length; i++) {
     const word = words[i]!
-    if ((word === '-l' || word === '-f') && i + 1 < words.length) {
-      tests.push(word === '-l' ? labels(words[++i]!) : fuzzy(words[++i]!))
-    } else if (word !== '-l' && word !== '-f' && word !== '!') {
+    if (/^-[lfF]$/.test(word) && i + 1 < words.length) {
+      const value = words[++i]!
+      if (word !== '-F') tests.push(word === '-l' ? labels(value) : fuzzy(value))
+    } else if (!/^-[lfF]$|^!$/.test(word)) {
       tests.push(word.startsWith('!') ? not(one(word.slice(1), columns)) : one(word, columns))
     }
   }
   return (row) => tests.every((test) => test(row))
+}
+
+/** fieldSelector is what of a filter is the server's to do. */
+export function fieldSelector(text: string): string | undefined {
+  const found = [...text.matchAll(/(?:^|\s)-F\s+(\S+=\S*)/g)].map((m) => m[1])
+  return found.length ? found.join(',') : undefined
 }
 
 const not =

@@ -1,10 +1,17 @@
 import { describe, expect, test } from 'vitest'
 import type { Column, Row, State } from '../stream/types'
 import { ansi } from './ansi'
+import { blast } from './blast'
+import { pick, readChoice, writeChoice } from './columns'
+import { diffLines, hunks } from './diff'
 import { age, humanDuration } from './duration'
 import { fuzzyScore, parseFilter } from './filter'
-import { Lines } from './lines'
+import { Feed, Lines } from './lines'
+import { LogView } from './logview'
+import { merge } from './merge'
+import { pathAt, read, Schemas } from './schema'
 import { compareRows, Sorter } from './sort'
+import { tar } from './tar'
 import { bytes, plural, shorten } from './words'
 import { toYAML } from './yaml'
 
@@ -87,25 +94,69 @@ describe('yaml', () => {
 })
 
 describe('log lines', () => {
+  const log = (max?: number) => {
+    const lines = new Lines(max)
+    return { lines, feed: new Feed(lines), texts: () => (lines.flush(), lines.list.map((l) => l.text).join(' ')) }
+  }
   test('stamps come off, halves join, carriage returns go', () => {
-    const l = new Lines()
-    l.add('2026-01-01T00:00:01.5Z hel')
-    l.add('lo\r\n2026-01-01T00:00:02Z two\nno stamp\n')
-    expect(l.list.map((x) => x.text)).toEqual(['hello', 'two', 'no stamp'])
-    expect(l.last).toBe('2026-01-01T00:00:02Z')
+    const { feed, texts } = log()
+    feed.add('2026-01-01T00:00:01.5Z hel')
+    feed.add('lo\r\n2026-01-01T00:00:02Z two\nno stamp\n')
+    expect(texts()).toBe('hello two no stamp')
+    expect(feed.last).toBe('2026-01-01T00:00:02Z')
   })
   test('what is let go is counted', () => {
-    const l = new Lines(100)
-    for (let i = 0; i < 250; i++) l.add(`line ${i}\n`)
-    expect(l.dropped + l.list.length).toBe(250)
-    expect(l.list.at(-1)!.text).toBe('line 249')
+    const { lines, feed, texts } = log(100)
+    for (let i = 0; i < 250; i++) feed.add(`line ${i}\n`)
+    expect(texts().endsWith('line 249')).toBe(true)
+    expect(lines.dropped + lines.list.length).toBe(250)
   })
-  test('a stream that starts again repeats nothing and loses nothing', () => {
-    const l = new Lines()
-    l.add('2026-01-01T00:00:01.1Z a\n2026-01-01T00:00:02.1Z b\n2026-01-01T00:00:02.2Z c\n')
-    expect(l.resume()).toBe('2026-01-01T00:00:02Z')
-    l.add('2026-01-01T00:00:02.1Z b\n2026-01-01T00:00:02.2Z c\n2026-01-01T00:00:02.3Z d\n')
-    expect(l.list.map((x) => x.text).join('')).toBe('abcd')
+  test('a stream that starts again repeats nothing and loses nothing, also of a burst', () => {
+    const { feed, texts } = log()
+    const burst = Array.from({ length: 12_000 }, (_, i) => `2026-01-01T00:00:02.1Z ${i % 7}`).join('\n') + '\n'
+    feed.add('2026-01-01T00:00:01.1Z a\n' + burst)
+    expect(feed.resume()).toBe('2026-01-01T00:00:02Z')
+    feed.add(burst + '2026-01-01T00:00:02.3Z d\n')
+    expect(texts().split(' ').length).toBe(12_002)
+  })
+  test('several sources are one, by time', () => {
+    const { lines, feed, texts } = log()
+    const other = new Feed(lines, 1)
+    feed.add('2026-01-01T00:00:01Z a\n2026-01-01T00:00:03.25Z c\n')
+    expect(texts()).toBe('a c')
+    other.add('2026-01-01T00:00:02Z b\n2026-01-01T00:00:03.5Z d\n')
+    const changed = lines.flush()
+    expect(changed).toEqual({ from: 1, gone: 0 })
+    expect(texts()).toBe('a b c d')
+  })
+  const numbered = (n: number, max?: number) => {
+    const { lines, feed } = log(max)
+    for (let i = 0; i < n; i++) feed.add(`line ${i}\n`)
+    return { lines, feed, first: lines.flush() }
+  }
+  test('the view shows what matches, and follows', () => {
+    const { lines, feed } = numbered(100)
+    const view = new LogView(lines, /7$/)
+    expect([view.length, view.at(1).text, view.rows]).toEqual([10, 'line 17', 10])
+    feed.add('line 107\nline 108\n')
+    const { from, gone } = lines.flush()
+    view.changed(from, gone)
+    expect([view.length, view.at(10).text]).toEqual([11, 'line 107'])
+  })
+  test('long lines wrap, and wide letters take two columns', () => {
+    const { lines, feed } = log()
+    feed.add('0123456789\n節點節點節點\nx\n\n')
+    lines.flush()
+    const view = new LogView(lines, null, 5)
+    expect([view.rows, view.top(1), view.top(2), view.find(0), view.find(2), view.find(4), view.find(5)]).toEqual([7, 2, 5, 0, 1, 1, 2])
+  })
+  test('lines that go at the front go from the view', () => {
+    const { lines, feed } = numbered(100, 100)
+    const view = new LogView(lines, /line/, 80)
+    for (let i = 100; i < 150; i++) feed.add(`line ${i}\n`)
+    const { from, gone } = lines.flush()
+    view.changed(from, gone)
+    expect([view.length, view.at(0).text, view.rows]).toEqual([100, 'line 50', 100])
   })
 })
 
@@ -119,4 +170,112 @@ test('words', () => {
   expect(bytes(18 * 2 ** 20)).toBe('18.0 MiB')
   expect(plural('NetworkPolicy', 'networkpolicies')).toBe('NetworkPolicies')
   expect(plural('Pod', 'pods')).toBe('Pods')
+})
+
+describe('where in an object a line is', () => {
+  const text = `spec:
+  template:
+    spec:
+      containers:
+      - name: web
+        ports:
+        - containerPort: 80
+          x
+        y
+      - image: z
+      q
+  r
+s
+metadata:
+  labels:
+    app: web`.split('\n')
+  test.each([
+    ['      - name: web', 'spec.template.spec.containers.[]'], ['        - containerPort: 80', 'spec.template.spec.containers.[].ports.[]'], ['          x', 'spec.template.spec.containers.[].ports.[]'],
+    ['        y', 'spec.template.spec.containers.[]'], ['      - image: z', 'spec.template.spec.containers.[]'], ['      q', 'spec.template.spec'], ['  r', 'spec'], ['s', ''], ['    app: web', 'metadata.labels'], ['  template:', 'spec'],
+  ])('%s', (line, want) => {
+    const column = line.search(/[^\s-]/)
+    expect(pathAt(text, text.indexOf(line), column).join('.')).toBe(want)
+  })
+})
+
+describe('a schema', () => {
+  const s = new Schemas(
+    { Meta: { type: 'object', properties: { name: { type: 'string' } } }, Port: { type: 'object', required: ['port'], properties: { port: { type: 'integer' }, target: { 'x-kubernetes-int-or-string': true } } } },
+    { type: 'object', properties: { metadata: { allOf: [{ $ref: '#/components/schemas/Meta' }] }, flag: { type: 'boolean' }, ports: { type: 'array', items: { $ref: '#/components/schemas/Port' } }, data: { type: 'object', additionalProperties: { type: 'string' } }, mode: { type: 'string', enum: ['A', 'B'] } } },
+  )
+  const words = { unknown: (f: string) => `unknown ${f}`, type: (w: string) => `want ${w}`, missing: (f: string) => `missing ${f}` }
+  test.each([
+    ['metadata: {name: x}\nflag: true\nports:\n- port: 80\n  target: http\ndata: {a: b}', ''],
+    ['metadata: {nam: x}', 'unknown nam'], ['flag: "true"', 'want boolean'], ['ports: {}', 'want array'], ['ports:\n- target: 1', 'missing port'], ['data: {a: 1}', 'want string'], ['mode: C', 'want A | B'], ['metadata:', ''],
+  ])('%s', (text, want) => expect(s.check(text, words).map((p) => p.text).join()).toBe(want))
+  test('dates and clock times are texts', () => expect(read('at: 2026-01-01T00:00:00Z\nfor: 10:30\nflag: yes')).toEqual({ at: '2026-01-01T00:00:00Z', for: '10:30', flag: true }))
+  test('broken YAML is said to be', () => expect(s.check('a: [', words)[0]?.severity).toBe('error'))
+  test('fields are found along a path', () => expect(s.at(['ports', '[]', 'port'])?.type).toBe('integer'))
+})
+
+describe('merging', () => {
+  const base = { spec: { replicas: 1, list: [{ name: 'a', image: '1' }, { name: 'b', image: '1' }], args: ['x'] }, metadata: { labels: { a: '1' } } }
+  const edit = (f: (o: any) => void) => {
+    const copy = structuredClone(base)
+    f(copy)
+    return copy
+  }
+  test.each<[string, (o: any) => void, (o: any) => void, (o: any) => void, string]>([
+    ['different fields', (o) => (o.spec.replicas = 2), (o) => (o.metadata.labels.b = '2'), (o) => ((o.spec.replicas = 2), (o.metadata.labels.b = '2')), ''],
+    ['items of a list by name', (o) => (o.spec.list[0].image = '2'), (o) => (o.spec.list[1].image = '3'), (o) => ((o.spec.list[0].image = '2'), (o.spec.list[1].image = '3')), ''],
+    ['an item that went', (o) => o.spec.list.shift(), (o) => (o.spec.list[1].image = '3'), (o) => ((o.spec.list[1].image = '3'), o.spec.list.shift()), ''],
+    ['an item that came', (o) => o.spec.list.push({ name: 'c' }), (o) => (o.spec.replicas = 3), (o) => (o.spec.list.push({ name: 'c' }), (o.spec.replicas = 3)), ''],
+    ['a field that went', (o) => delete o.spec.replicas, () => {}, (o) => delete o.spec.replicas, ''],
+    ['the same change', (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 2), ''],
+    ['a true conflict stays theirs', (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 3), (o) => (o.spec.replicas = 3), 'spec.replicas'],
+    ['lists without names are one field', (o) => o.spec.args.push('y'), (o) => o.spec.args.push('z'), (o) => o.spec.args.push('z'), 'spec.args'],
+    ['an item both changed', (o) => (o.spec.list[0].image = '2'), (o) => (o.spec.list[0].image = '3'), (o) => (o.spec.list[0].image = '3'), 'spec.list[name=a].image'],
+  ])('%s', (_, mine, theirs, want, conflicts) => {
+    const got = merge(base, edit(mine), edit(theirs))
+    expect(got.merged).toEqual(edit(want))
+    expect(got.conflicts.map((c) => c.path).join()).toBe(conflicts)
+  })
+  test('a choice settles a conflict', () => expect(merge({ a: 1 }, { a: 2 }, { a: 3 }, { a: 'mine' }).merged).toEqual({ a: 2 }))
+})
+
+describe('comparing', () => {
+  test('lines', () => expect(diffLines('a\nb\nc\nd', 'a\nx\nc\nd\ne').map((l) => l.sign + l.text).join('')).toBe(' a-b+x c d+e'))
+  test('hunks leave out what is far from a change', () => expect(hunks(diffLines('1\n2\n3\n4\n5', '1\n2\n3\n4\n6'), 1).map((l) => (l ? l.sign + l.text : '…')).join('')).toBe('… 4-5+6'))
+  test('nothing', () => expect(hunks(diffLines('a', 'a'))).toEqual([null]))
+})
+
+describe('what deleting takes along', () => {
+  const at = (kind: string, name: string, owner?: string, labels: Record<string, string> = {}, state: State = 'ok'): Row => ({ ...row(name, 'Running', '0', undefined, 'shop', state, labels), owner, uid: kind + name })
+  const rows = {
+    ReplicaSet: [at('rs', 'web-1', 'Deployment/web'), at('rs', 'db-1', 'Deployment/db')],
+    Pod: [at('p', 'web-1-a', 'ReplicaSet/web-1', { app: 'web' }), at('p', 'web-1-b', 'ReplicaSet/web-1', { app: 'web' }), at('p', 'db-1-a', 'ReplicaSet/db-1', { app: 'db' }), at('p', 'spare', undefined, { app: 'web' })],
+  }
+  const service = { metadata: { name: 'web', namespace: 'shop' }, spec: { selector: { app: 'web' } } }
+  const budget = { metadata: { name: 'keep', namespace: 'shop' }, spec: { selector: { matchExpressions: [{ key: 'app', operator: 'In', values: ['web'] }] } }, status: { disruptionsAllowed: 1 } }
+  const target = [{ kind: 'Deployment', ns: 'shop', name: 'web' }]
+  test('goes down the owners', () => {
+    const once = { ReplicaSet: rows.ReplicaSet.values(), Pod: rows.Pod.values() }
+    const b = blast(target, once, [budget], [service])
+    expect(b.dependents.map((d) => `${d.kind} ${d.rows.map((r) => r.name)}`)).toEqual(['ReplicaSet web-1', 'Pod web-1-a,web-1-b'])
+    expect(b.budgets).toEqual([{ ns: 'shop', name: 'keep', allowed: 1, hits: 2 }])
+    expect(b.services).toEqual([{ ns: 'shop', name: 'web', lost: 2, left: 1 }])
+  })
+  test('orphans stay', () => expect(blast(target, rows, [budget], [service], true)).toEqual({ dependents: [], pods: [], budgets: [], services: [] }))
+  test('the same name elsewhere is another object', () => expect(blast([{ kind: 'Deployment', ns: 'other', name: 'web' }], rows, [], []).pods).toEqual([]))
+  test('a node takes its pods', () => expect(blast([{ kind: 'Node', name: 'n1' }], rows, [], [], false, (p) => (p.name === 'spare' ? 'n1' : 'n2')).pods.map((p) => p.name)).toEqual(['spare']))
+})
+
+describe('columns', () => {
+  const names = (text: string, wide = false) => pick([...columns.map((c, i) => ({ ...c, priority: i === 4 ? 1 : 0 })), { name: 'Zone', type: 'string' }], readChoice(text), wide, true).map((c) => c.column.name).join()
+  test.each([['', 'Status,Restarts,Age,Zone'], ['Age|Status', 'Age,Status'], ['Zone=.metadata.labels.zone|Age', 'Zone,Age'], ['Gone', '']])('%s', (text, want) => expect(names(text)).toBe(want))
+  test('wide', () => expect(names('', true)).toBe('Status,Restarts,Age,Nominated Node,Zone'))
+  test('written as read', () => expect(writeChoice(readChoice('Age|Zone=.a[?(@.b=="c")]'))).toBe('Age|Zone=.a[?(@.b=="c")]'))
+})
+
+test('tar has a header and blocks of 512 bytes', () => {
+  const out = tar([{ name: 'a.txt', data: new TextEncoder().encode('hello'), modified: 0 }])
+  expect(out.length).toBe(512 + 512 + 1024)
+  expect(new TextDecoder().decode(out.subarray(257, 262))).toBe('ustar')
+  const sum = [...out.subarray(0, 512)].reduce((n, b, i) => n + (i >= 148 && i < 156 ? 32 : b), 0)
+  expect(parseInt(new TextDecoder().decode(out.subarray(148, 154)), 8)).toBe(sum)
 })

@@ -1,14 +1,8 @@
-// A shell in a container: a terminal over Kubernetes' exec protocol on a
-// websocket (v5.channel.k8s.io). The first byte of a message is its channel.
+// A terminal in a container: a new shell, or what the container runs itself.
 import type { FitAddon } from '@xterm/addon-fit'
 import type { Terminal } from '@xterm/xterm'
+import { dial, failure, message, reason, resize, stderr, stdin, stdout, type Where } from './channels'
 import { nonce } from './nonce'
-
-const stdin = 0
-const stdout = 1
-const stderr = 2
-const failure = 3
-const resize = 4
 
 export interface Shell {
   connect(): void
@@ -17,16 +11,10 @@ export interface Shell {
   dispose(): void
 }
 
-interface Where {
-  ns: string
-  pod: string
-  container: string
-}
-
 // The best shell that the image has.
 const command = ['sh', '-c', 'TERM=xterm-256color; export TERM; command -v bash >/dev/null 2>&1 && exec bash || exec sh']
 
-export function openShell(host: HTMLElement, where: Where, onend: (why: string) => void): Shell {
+export function openShell(host: HTMLElement, where: Where, attach: boolean, onend: (why: string) => void): Shell {
   let term: Terminal | undefined
   let fitter: FitAddon | undefined
   let socket: WebSocket | undefined
@@ -35,11 +23,7 @@ export function openShell(host: HTMLElement, where: Where, onend: (why: string) 
 
   function send(channel: number, text: string): void {
     if (socket?.readyState !== WebSocket.OPEN) return
-    const data = encoder.encode(text)
-    const message = new Uint8Array(data.length + 1)
-    message[0] = channel
-    message.set(data, 1)
-    socket.send(message)
+    socket.send(message(channel, encoder.encode(text)))
   }
 
   const size = () => term && send(resize, JSON.stringify({ Width: term.cols, Height: term.rows }))
@@ -48,11 +32,9 @@ export function openShell(host: HTMLElement, where: Where, onend: (why: string) 
     if (!term) return
     const query = new URLSearchParams({ stdin: 'true', stdout: 'true', tty: 'true' })
     if (where.container) query.set('container', where.container)
-    for (const part of command) query.append('command', part)
-    const origin = location.origin.replace(/^http/, 'ws')
-    const mine = new WebSocket(`${origin}/ui/k8s/api/v1/namespaces/${where.ns}/pods/${where.pod}/exec?${query}`, 'v5.channel.k8s.io')
+    if (!attach) for (const part of command) query.append('command', part)
+    const mine = dial(`/api/v1/namespaces/${where.ns}/pods/${where.pod}/${attach ? 'attach' : 'exec'}`, query)
     socket = mine
-    mine.binaryType = 'arraybuffer'
     let why = ''
     // The size goes first, so that the shell's first line knows its width.
     mine.onopen = () => size()
@@ -116,16 +98,6 @@ export function openShell(host: HTMLElement, where: Where, onend: (why: string) 
       socket?.close()
       term?.dispose()
     },
-  }
-}
-
-/** reason says why a session ended, out of the Status that ends it. */
-function reason(text: string): string {
-  try {
-    const status = JSON.parse(text)
-    return status.status === 'Success' ? '' : String(status.message ?? '')
-  } catch {
-    return text
   }
 }
 

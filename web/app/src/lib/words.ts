@@ -23,3 +23,12 @@ export function plural(kind: string, resource: string): string {
   while (i < kind.length && kind[i]!.toLowerCase() === resource[i]) i++
   return kind.slice(0, i) + resource.slice(i)
 }
+
+/** save gives the user a file. */
+export function save(data: Blob, name: string): void {
+  const a = document.createElement('a')
+  a.href = URL.createObjectURL(data)
+  a.download = name
+  a.click()
+  setTimeout(() => URL.revokeObjectURL(a.href), 60_000)
+}

@@ -1,3 +1,5 @@
+import { impersonated } from './as.svelte'
+
 /** A failed request, in the API server's words. */
 export class ApiError extends Error {
   constructor(
@@ -23,7 +25,7 @@ export async function send(path: string, o: Options = {}): Promise<Response> {
   if (o.body !== undefined) headers['Content-Type'] = o.type ?? 'application/json'
   let answer: Response
   try {
-    answer = await fetch('/ui/k8s' + path, {
+    answer = await fetch('/ui/k8s' + impersonated(path), {
       method: o.method ?? 'GET',
       headers,
       body: o.body === undefined || typeof o.body === 'string' ? o.body : JSON.stringify(o.body),

@@ -1,12 +1,17 @@
 import { route } from './route.svelte'
 
-/** A tab of the dock: logs of, or a shell in, a pod's container. */
+/**
+ * A tab of the dock: logs of, or a terminal in, a pod's container. Logs may be
+ * of many pods, too: then pod is what selects them ("deployments.apps/cart", or
+ * names with "+" between), and container "*" is all of each.
+ */
 export interface Tab {
-  what: 'logs' | 'shell'
+  what: (typeof whats)[number]
   ns: string
   pod: string
   container: string
 }
+const whats = ['logs', 'shell', 'attach'] as const
 
 const write = (t: Tab): string => [t.what, t.ns, t.pod, t.container].join(':')
 
@@ -15,7 +20,7 @@ class Dock {
   get tabs(): Tab[] {
     return route.get('dock').split(',').filter(Boolean).map((s) => {
       const [what, ns = '', pod = '', container = ''] = s.split(':')
-      return { what: what === 'shell' ? 'shell' : 'logs', ns, pod, container }
+      return { what: whats.find((w) => w === what) ?? 'logs', ns, pod, container }
     })
   }
 

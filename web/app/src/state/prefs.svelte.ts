@@ -6,11 +6,21 @@ function stored<T extends string>(key: string, allowed: readonly T[]): T | undef
   return v && allowed.includes(v) ? v : undefined
 }
 
+function parsed(text: string | null): Record<string, string> {
+  try {
+    return JSON.parse(text ?? '{}')
+  } catch {
+    return {}
+  }
+}
+
 /** What a user chose about the page itself, kept in the browser. */
 class Prefs {
   language = $state<Language>(stored('language', ['en', 'zh-TW']) ?? (navigator.language.startsWith('zh') ? 'zh-TW' : 'en'))
   theme = $state<Theme>(stored('theme', ['system', 'light', 'dark']) ?? 'system')
   dockHeight = $state(Number(localStorage.getItem('orrery.dock')) || 280)
+  usage = $state(localStorage.getItem('orrery.usage') === 'true')
+  private chosen = $state.raw<Record<string, string>>(parsed(localStorage.getItem('orrery.columns')))
   inspectorWidth = $state(Number(localStorage.getItem('orrery.inspector')) || 460)
 
   setLanguage(l: Language): void {
@@ -21,6 +31,21 @@ class Prefs {
   setTheme(t: Theme): void {
     this.theme = t
     localStorage.setItem('orrery.theme', t)
+  }
+
+  /** columns are those chosen for a kind, "" if none were. */
+  columns(kind: string): string {
+    return this.chosen[kind] ?? ''
+  }
+
+  setColumns(kind: string, columns: string): void {
+    this.chosen = { ...this.chosen, [kind]: columns }
+    localStorage.setItem('orrery.columns', JSON.stringify(this.chosen))
+  }
+
+  setUsage(on: boolean): void {
+    this.usage = on
+    localStorage.setItem('orrery.usage', String(on))
   }
 
   saveSizes(): void {

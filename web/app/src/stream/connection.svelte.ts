@@ -1,3 +1,4 @@
+import { impersonated } from '../state/as.svelte'
 import { ViewData } from './rows'
 import { streamPath, streamProtocol, type Ask, type Column, type Row, type Tell, type View } from './types'
 
@@ -98,7 +99,7 @@ class Connection {
 
   /** open shares the subscription of a view; release gives it back. */
   open(view: View): Subscription {
-    const key = JSON.stringify([view.group ?? '', view.resource, view.namespaces ?? [], view.name ?? '', view.labelSelector ?? '', view.fieldSelector ?? ''])
+    const key = JSON.stringify([view.group ?? '', view.resource, view.namespaces ?? [], view.name ?? '', view.labelSelector ?? '', view.fieldSelector ?? '', view.columns ?? []])
     let sub = this.shared.get(key)
     if (!sub || sub.data.error) {
       sub = new Subscription(this.nextID++, view)
@@ -137,7 +138,7 @@ class Connection {
     const old = this.socket
     this.socket = null
     old?.close()
-    const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}/ui/k8s${streamPath}`, streamProtocol)
+    const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}/ui/k8s${impersonated(streamPath)}`, streamProtocol)
     this.socket = socket
     let opened = false
     socket.onopen = () => {

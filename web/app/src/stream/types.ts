@@ -17,6 +17,13 @@ export interface View {
   name?: string
   labelSelector?: string
   fieldSelector?: string
+  columns?: ViewColumn[]
+}
+
+/** A column beyond the kind's own: what a JSONPath finds. */
+export interface ViewColumn {
+  name: string
+  path: string
 }
 
 export interface Ask {

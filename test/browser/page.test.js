@@ -1,0 +1,422 @@
+// What can be done with objects: see, change, delete, follow. As dashboard.test.js,
+// but it needs the workloads of this folder and controllers that run.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { base, grid, kube, launch, rowNamed, unique, using, visit } from './browser.js'
+
+let browser
+after(() => browser?.close())
+const on = using(() => browser)
+
+const ns = unique('depth')
+const core = `/api/v1/namespaces/${ns}`
+const apps = `/apis/apps/v1/namespaces/${ns}`
+const merge = 'application/merge-patch+json'
+const configMap = (name, data = { a: '1', b: '1' }) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data })
+const deployment = (name, replicas = 2) => ({
+  apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name },
+  spec: { replicas, selector: { matchLabels: { app: name } }, template: { metadata: { labels: { app: name }, annotations: { 'simulate.orrery.dev/log-rate': '5' } }, spec: { containers: [{ name: 'web', image: 'registry.example/web:1' }, { name: 'side', image: 'registry.example/side:1' }] } } },
+})
+/** until asks again and again, until what it gets is right. */
+async function until(what, ask, timeout = 30_000) {
+  for (const end = Date.now() + timeout; ; ) {
+    const got = await ask()
+    if (got) return got
+    assert.ok(Date.now() < end, `not in time: ${what}`)
+    await new Promise((done) => setTimeout(done, 150))
+  }
+}
+const act = (page, name) => page.locator(`[data-action="action.${name}"]:enabled`).click()
+const confirm = (page) => page.locator('[data-confirm]:enabled').click()
+const available = (page, name, n) => until(`${name} has ${n}`, async () => (await kube(page, 'GET', `${apps}/deployments/${name}`)).status?.availableReplicas === n)
+const edit = (page, find, change) => page.evaluate(([find, change]) => {
+  const content = document.querySelector('.cm-content')
+  const view = content.cmView?.view ?? content.cmTile?.view
+  const text = view.state.doc.toString()
+  const from = text.indexOf(find)
+  if (from < 0) throw new Error(`${find} is not in ${text}`)
+  view.dispatch({ changes: { from, to: from + find.length, insert: change } })
+}, [find, change])
+
+before(async () => {
+  browser = await launch()
+  const page = await visit(browser)
+  await kube(page, 'POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: ns } })
+  await kube(page, 'POST', `${apps}/deployments`, deployment('web'))
+  await available(page, 'web', 2)
+  await page.context().close()
+})
+
+describe('editing', () => {
+  const open = (page, name) => page.goto(`${base}/ui/k/configmaps?o=configmaps/${ns}/${name}&t=yaml&edit=1`).then(() => page.locator('.cm-content[contenteditable=true]').waitFor())
+
+  test('a review shows what the server would make of it', () =>
+    on('/', {}, async (page) => {
+      const name = unique('review')
+      await kube(page, 'POST', `${core}/configmaps`, configMap(name))
+      await open(page, name)
+      await edit(page, '\n  a: "1"', '\n  a: "2"')
+      await page.locator('[data-review]').click()
+      await page.locator('[data-diff] .minus', { hasText: 'a: "1"' }).waitFor()
+      await page.locator('[data-diff] .plus', { hasText: 'a: "2"' }).waitFor()
+      assert.equal((await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a, '1', 'a review writes')
+      await page.locator('[data-save]').click()
+      await until('saved', async () => (await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a === '2')
+    }))
+
+  test('a busy object is no conflict: only what the user changed is written', () =>
+    on('/', {}, async (page) => {
+      const name = unique('busy')
+      await kube(page, 'POST', `${core}/configmaps`, configMap(name))
+      await open(page, name)
+      await edit(page, '\n  a: "1"', '\n  a: "2"')
+      await kube(page, 'PATCH', `${core}/configmaps/${name}`, { data: { b: '2', c: '3' } }, merge)
+      await page.getByText('It has changed since').waitFor()
+      await page.locator('[data-save]').click()
+      await until('both changes are there', async () => JSON.stringify((await kube(page, 'GET', `${core}/configmaps/${name}`)).data) === '{"a":"2","b":"2","c":"3"}')
+    }))
+
+  test('a true conflict is shown three ways, and the user chooses', () =>
+    on('/', {}, async (page) => {
+      const name = unique('conflict')
+      await kube(page, 'POST', `${core}/configmaps`, configMap(name))
+      await open(page, name)
+      await edit(page, '\n  a: "1"', '\n  a: "mine"')
+      await kube(page, 'PATCH', `${core}/configmaps/${name}`, { data: { a: 'theirs' } }, merge)
+      await page.getByText('It has changed since').waitFor()
+      await page.locator('[data-save]').click()
+      const conflict = page.locator('[data-conflicts] fieldset', { hasText: 'data.a' })
+      for (const text of ['mine', 'theirs']) await conflict.locator('pre', { hasText: text }).waitFor()
+      assert.equal((await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a, 'theirs')
+      await conflict.getByRole('radio').first().check()
+      await page.locator('[data-save]').click()
+      await until('mine won', async () => (await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a === 'mine')
+    }))
+
+  test('the schema helps: unknown fields are marked, known ones offered', () =>
+    on(`/k/deployments.apps?o=deployments.apps/${ns}/web&t=yaml&edit=1`, {}, async (page) => {
+      await page.locator('.cm-content[contenteditable=true]').waitFor()
+      await page.locator('.cm-gutter-lint').waitFor()
+      assert.equal(await page.locator('.cm-lint-marker-error').count(), 0)
+      await edit(page, '\n  replicas: 2', '\n  replicas: two\n  replikas: 2')
+      await until('two marks', async () => (await page.locator('.cm-lint-marker-error').count()) === 2)
+      await edit(page, '\n  replikas: 2', '\n  ')
+      await page.locator('.cm-line', { hasText: 'replicas: two' }).click()
+      await page.keyboard.press('ArrowDown')
+      await page.keyboard.press('End')
+      await page.keyboard.type('minRe')
+      await page.locator('.cm-tooltip-autocomplete', { hasText: 'minReadySeconds' }).waitFor()
+    }))
+})
+
+describe('actions', () => {
+  const open = (page, ref, tab = '') => page.goto(`${base}/ui/k/${ref.split('/')[0]}?ns=${ns}&o=${ref}${tab && `&t=${tab}`}`)
+
+  test('set image, history, diff and undo', () =>
+    on('/', {}, async (page) => {
+      const image = async () => (await kube(page, 'GET', `${apps}/deployments/web`)).spec.template.spec.containers[0].image
+      await open(page, `deployments.apps/${ns}/web`)
+      await act(page, 'image')
+      await page.getByRole('textbox', { name: 'web' }).fill('registry.example/web:2')
+      await confirm(page)
+      await until('a new image', async () => (await image()) === 'registry.example/web:2')
+      await until('a second revision', async () => (await kube(page, 'GET', `${apps}/replicasets`)).items.length === 2)
+      await act(page, 'history')
+      await page.getByRole('option', { name: /web:1,/ }).click()
+      await page.locator('[data-diff] .plus', { hasText: 'registry.example/web:1' }).waitFor()
+      await confirm(page)
+      await until('the old image', async () => (await image()) === 'registry.example/web:1')
+    }))
+
+  test('scale and restart', () =>
+    on('/', {}, async (page) => {
+      await open(page, `deployments.apps/${ns}/web`)
+      await act(page, 'scale')
+      await page.getByLabel('Replicas').fill('3')
+      await page.getByRole('dialog').getByRole('button', { name: 'Scale' }).click()
+      await available(page, 'web', 3)
+      await act(page, 'restart')
+      await until('a restart', async () => (await kube(page, 'GET', `${apps}/deployments/web`)).spec.template.metadata.annotations['kubectl.kubernetes.io/restartedAt'])
+    }))
+
+  test('a CronJob is suspended, resumed and run now', () =>
+    on('/', {}, async (page) => {
+      const batch = `/apis/batch/v1/namespaces/${ns}`
+      await kube(page, 'POST', `${batch}/cronjobs`, { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name: 'nightly' }, spec: { schedule: '0 3 * * *', jobTemplate: { spec: { template: { spec: { restartPolicy: 'Never', containers: [{ name: 'c', image: 'registry.example/c:1' }] } } } } } })
+      await open(page, `cronjobs.batch/${ns}/nightly`)
+      await act(page, 'suspend')
+      await act(page, 'resume')
+      await act(page, 'trigger')
+      await page.locator(`[data-object^="jobs.batch/${ns}/nightly-"]`).waitFor()
+      const [job] = (await kube(page, 'GET', `${batch}/jobs`)).items
+      assert.equal(job.metadata.ownerReferences[0].name, 'nightly')
+      assert.equal(job.metadata.annotations['cronjob.kubernetes.io/instantiate'], 'manual')
+    }))
+
+  test('a node is drained, with its progress', () =>
+    on('/k/nodes', {}, async (page) => {
+      const node = (await kube(page, 'GET', '/api/v1/nodes')).items.at(-1).metadata.name
+      await page.goto(`${base}/ui/k/nodes?o=nodes//${node}`)
+      await act(page, 'drain')
+      const accept = page.getByLabel('I accept that')
+      await page.getByText(/pods are evicted/).waitFor()
+      if (await accept.count()) await accept.check()
+      await confirm(page)
+      await page.locator('[data-progress]', { hasText: 'is drained' }).waitFor({ timeout: 60_000 })
+      const left = (await kube(page, 'GET', `/api/v1/pods?fieldSelector=spec.nodeName%3D${node}`)).items.filter((p) => p.metadata.ownerReferences?.[0]?.kind !== 'DaemonSet')
+      assert.deepEqual(left.map((p) => p.metadata.name), [])
+      await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+      await act(page, 'uncordon')
+      await until('it takes pods again', async () => !(await kube(page, 'GET', `/api/v1/nodes/${node}`)).spec.unschedulable)
+    }))
+
+  test('a Secret is decoded when asked for, and says who uses it', () =>
+    on('/', {}, async (page) => {
+      await kube(page, 'POST', `${core}/secrets`, { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key' }, stringData: { word: 'open sesame' } })
+      await kube(page, 'POST', `${core}/pods`, { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'reader' }, spec: { containers: [{ name: 'c', image: 'registry.example/c:1', env: [{ name: 'W', valueFrom: { secretKeyRef: { name: 'key', key: 'word' } } }] }] } })
+      await open(page, `secrets/${ns}/key`)
+      await page.locator('[data-decode=word]').waitFor()
+      assert.equal(await page.getByText('open sesame').count(), 0)
+      await page.locator('[data-decode=word]').click()
+      await page.getByText('open sesame').waitFor()
+      await open(page, `secrets/${ns}/key`, 'related')
+      await page.getByRole('link', { name: 'Pod/reader' }).waitFor()
+    }))
+})
+
+describe('deleting', () => {
+  test('shows what goes with it', () =>
+    on('/', {}, async (page) => {
+      await kube(page, 'POST', `${apps}/deployments`, deployment('doomed'))
+      await kube(page, 'POST', `${core}/services`, { apiVersion: 'v1', kind: 'Service', metadata: { name: 'doomed' }, spec: { selector: { app: 'doomed' }, ports: [{ port: 80 }] } })
+      await kube(page, 'POST', `/apis/policy/v1/namespaces/${ns}/poddisruptionbudgets`, { apiVersion: 'policy/v1', kind: 'PodDisruptionBudget', metadata: { name: 'keep' }, spec: { minAvailable: 2, selector: { matchLabels: { app: 'doomed' } } } })
+      await available(page, 'doomed', 2)
+      await page.goto(`${base}/ui/k/deployments.apps?o=deployments.apps/${ns}/doomed`)
+      await act(page, 'delete')
+      const blast = page.locator('[data-blast]')
+      for (const text of [/^1 ReplicaSet/, /^2 Pod/, /keep allows 0 disruptions now; this is 2/, /Service doomed loses all/]) await blast.locator('p', { hasText: text }).waitFor()
+      await page.getByLabel('What it controls').selectOption('Orphan')
+      await blast.getByText('Nothing else goes with it').waitFor()
+      await page.getByLabel('What it controls').selectOption('Background')
+      await confirm(page)
+      await until('all gone', async () => !(await kube(page, 'GET', `${core}/pods?labelSelector=app%3Ddoomed`)).items.length)
+    }))
+
+  test('a namespace asks for its name, and counts what is in it', () =>
+    on('/', {}, async (page) => {
+      const name = unique('grave')
+      await kube(page, 'POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+      await kube(page, 'POST', `/api/v1/namespaces/${name}/configmaps`, configMap('one'))
+      await page.goto(`${base}/ui/k/namespaces?o=namespaces//${name}`)
+      await act(page, 'delete')
+      await page.locator('[data-blast] p', { hasText: /^[12] ConfigMaps/ }).waitFor()
+      assert.ok(await page.locator('[data-confirm]').isDisabled())
+      await page.locator('[data-typed]').fill(name.slice(0, -1))
+      assert.ok(await page.locator('[data-confirm]').isDisabled())
+      await page.locator('[data-typed]').fill(name)
+      await confirm(page)
+      await until('it goes', async () => (await page.request.get(`${base}/ui/k8s/api/v1/namespaces/${name}`)).status() === 404)
+    }))
+
+  test('bulk takes exactly the marked rows that the filter shows', () =>
+    on('/', {}, async (page) => {
+      const stem = unique('bulk')
+      for (const n of ['a1', 'a2', 'b1']) await kube(page, 'POST', `${core}/configmaps`, configMap(`${stem}-${n}`))
+      await page.goto(`${base}/ui/k/configmaps?ns=${ns}&q=${stem}`)
+      await rowNamed(page, `${stem}-b1`).waitFor()
+      await grid(page).focus()
+      await page.keyboard.press('*')
+      await page.getByText('3 marked').waitFor()
+      await page.locator('[data-filter]').fill(`${stem}-a`)
+      await page.getByText('2 marked').waitFor()
+      await page.locator('[data-bulk=delete]:enabled').click()
+      assert.deepEqual((await page.locator('[data-targets] li').allTextContents()).map((s) => s.split('/')[1]), [`${stem}-a1`, `${stem}-a2`])
+      await confirm(page)
+      await until('two are gone', async () => (await kube(page, 'GET', `${core}/configmaps`)).items.filter((c) => c.metadata.name.startsWith(stem)).map((c) => c.metadata.name).join() === `${stem}-b1`)
+    }))
+})
+
+describe('tables', () => {
+  test('several namespaces at once, by picker and address', () =>
+    on(`/k/pods?ns=shop,${ns}`, {}, async (page) => {
+      for (const name of ['store-0', 'web-']) await rowNamed(page, name).first().waitFor()
+      assert.equal(await rowNamed(page, 'log-shipper').count(), 0)
+      await page.locator('.picker button').first().click()
+      await page.getByLabel('kube-system', { exact: true }).check()
+      await rowNamed(page, 'log-shipper').first().waitFor()
+      assert.match(page.url(), /ns=.*kube-system/)
+    }))
+
+  test('columns are chosen, and any field can be one', () =>
+    on(`/k/pods?ns=${ns}`, {}, async (page) => {
+      await rowNamed(page, 'web-').first().waitFor()
+      await page.getByRole('button', { name: 'Columns', exact: true }).click()
+      const picker = page.getByRole('dialog', { name: 'Columns' })
+      await picker.getByLabel('Restarts').uncheck()
+      await picker.getByPlaceholder('Title').fill('Image')
+      await picker.getByLabel('JSONPath of an own column').fill('.spec.containers[*].image')
+      await picker.getByRole('button', { name: 'Add' }).click()
+      await grid(page).getByRole('gridcell', { name: 'registry.example/web:1,registry.example/side:1' }).first().waitFor()
+      assert.equal(await grid(page).getByRole('columnheader', { name: 'Restarts' }).count(), 0)
+      await page.reload()
+      await grid(page).getByRole('columnheader', { name: 'Image' }).waitFor()
+    }))
+
+  test('fields are selected by the server', () =>
+    on(`/k/pods?ns=${ns}&q=-F status.phase=Failed`, {}, async (page) => {
+      await page.getByText('There are none').waitFor()
+      await page.locator('[data-filter]').fill('-F status.phase=Running web')
+      await rowNamed(page, 'web-').first().waitFor()
+    }))
+
+  test('usage stands beside requests and limits, and n/a comes last', () =>
+    on('/k/pods', {}, async (page) => {
+      await page.getByRole('button', { name: 'Usage' }).click()
+      const header = grid(page).getByRole('columnheader', { name: '%CPU/R' })
+      await header.getByRole('button').click()
+      const cells = () => grid(page).evaluate((g) => {
+        const at = [...g.querySelectorAll('[role=columnheader]')].findIndex((h) => h.textContent.startsWith('%CPU/R'))
+        return [...g.querySelectorAll('.body .row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((r) => r.querySelectorAll('[role=gridcell]')[at].textContent.trim())
+      })
+      for (const down of [false, true]) {
+        if (down) await header.getByRole('button').click()
+        await until('numbers in order, n/a last', async () => {
+          const [list, numbers] = [await cells(), (await cells()).filter((c) => c !== 'n/a').map(parseFloat)]
+          return numbers.length > 3 && list.indexOf('n/a') === numbers.length && numbers.every((n, i) => i === 0 || (down ? n <= numbers[i - 1] : n >= numbers[i - 1]))
+        })
+      }
+    }))
+})
+
+describe('logs', () => {
+  const state = (page) => page.locator('.logs [role=status]')
+  test('of all pods and containers of a workload, merged by time', () =>
+    on(`/?dock=logs:${ns}:deployments.apps/web:*`, {}, async (page) => {
+      await until('six logs or more', async () => parseInt(await state(page).textContent()) >= 6)
+      await page.locator('.logs .label').first().waitFor()
+      await page.getByRole('button', { name: 'Timestamps' }).click()
+      const times = await page.locator('.logs .line:not(.divider) .time').allTextContents()
+      assert.deepEqual(times, [...times].sort())
+    }))
+
+  test('search, wrapping and timestamps don’t undo each other', () =>
+    on(`/?dock=logs:shop:deployments.apps/storefront:`, {}, async (page) => {
+      await page.locator('.logs .line').first().waitFor()
+      await page.getByPlaceholder('Search (regular expression)').fill('request')
+      for (const name of ['Wrap', 'Timestamps', 'Wrap']) {
+        await page.getByRole('button', { name }).click()
+        assert.equal(await page.getByPlaceholder('Search (regular expression)').inputValue(), 'request')
+        const texts = await page.locator('.logs .line:not(.divider)').allTextContents()
+        assert.ok(texts.length && texts.every((x) => x.includes('request')), texts.join('\n'))
+      }
+      await page.getByRole('button', { name: 'Timestamps', pressed: true }).waitFor()
+      await page.getByLabel('Since').selectOption('60')
+      await state(page).filter({ hasText: 'following' }).waitFor()
+    }))
+
+  test('a pod that replaces another is followed, under a divider', () =>
+    on(`/?dock=logs:${ns}:deployments.apps/web:web`, {}, async (page) => {
+      await until('logs', async () => parseInt(await state(page).textContent()) > 0)
+      const [pod] = (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items
+      await kube(page, 'DELETE', `${core}/pods/${pod.metadata.name}?gracePeriodSeconds=0`)
+      await page.locator('.logs .divider', { hasText: pod.metadata.name }).first().waitFor()
+    }))
+
+  test('a million lines stay scrollable', () =>
+    on(`/k/pods?ns=shop`, {}, async (page) => {
+      const line = (i) => `2026-01-01T00:00:00.${String(i).padStart(9, '0')}Z line ${i} of a long log\n`
+      await page.route(/\/log\?/, (r) => r.fulfill({ body: Array.from({ length: 1_000_000 }, (_, i) => line(i)).join('') }))
+      await page.goto(`${base}/ui/?dock=logs:shop:store-0:`)
+      await until('all lines', async () => /^1000000 lines|^1000001 lines/.test((await state(page).textContent()).trim()), 60_000)
+      await page.locator('.logs .line', { hasText: 'line 999999 ' }).waitFor()
+      const scroller = page.getByRole('log')
+      const took = await scroller.evaluate(async (el) => {
+        const start = performance.now()
+        for (let i = 0; i < 20; i++) {
+          el.scrollTop = (el.scrollHeight * i) / 20
+          await new Promise((done) => requestAnimationFrame(done))
+        }
+        el.scrollTop = 0
+        return (performance.now() - start) / 20
+      })
+      await page.locator('.logs .line', { hasText: /line 0 / }).waitFor()
+      assert.ok(took < 100, `a step of scrolling takes ${took} ms`)
+    }))
+})
+
+describe('terminals', () => {
+  const rows = (page) => page.locator('.xterm-rows')
+  const running = async (page) => (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items.find((p) => p.status.phase === 'Running' && !p.metadata.deletionTimestamp).metadata.name
+
+  test('a shell knows its size before its first line, and after a resize', () =>
+    on('/', {}, async (page) => {
+      await page.goto(`${base}/ui/?dock=shell:${ns}:${await running(page)}:web`)
+      await rows(page).filter({ hasText: '#' }).waitFor()
+      const size = async () => {
+        await page.locator('.xterm-helper-textarea').focus()
+        await page.keyboard.type('stty size\r')
+        return until('a size', async () => /(\d+) (\d+)\s*(?:\S*[#$])?\s*$/.exec((await rows(page).innerText()).trim())?.[2])
+      }
+      const first = Number(await size())
+      assert.ok(first > 90, `the shell has ${first} columns`)
+      await page.setViewportSize({ width: 900, height: 800 })
+      await until('fewer columns', async () => Number(await size()) < first - 20)
+    }))
+
+  test('a session that ends keeps what it wrote, and goes on after one key press', () =>
+    on('/', {}, async (page) => {
+      await page.goto(`${base}/ui/?dock=shell:${ns}:${await running(page)}:web`)
+      await rows(page).filter({ hasText: '#' }).waitFor()
+      await page.locator('.xterm-helper-textarea').focus()
+      await page.keyboard.type('echo before\rexit\r')
+      await page.getByRole('button', { name: 'Reconnect' }).click()
+      await rows(page).filter({ hasText: '────' }).waitFor()
+      assert.match(await rows(page).innerText(), /before/)
+      await page.locator('.xterm-helper-textarea').focus()
+      await page.keyboard.type('echo again\r')
+      await rows(page).filter({ hasText: /again[\s\S]*again/ }).waitFor()
+    }))
+})
+
+describe('rights', () => {
+  before(async () => {
+    const page = await visit(browser)
+    const rbac = `/apis/rbac.authorization.k8s.io/v1/namespaces/${ns}`
+    await kube(page, 'POST', `${core}/serviceaccounts`, { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'reader' } })
+    await kube(page, 'POST', `${rbac}/rolebindings`, { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name: 'readers' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' }, subjects: [{ kind: 'ServiceAccount', name: 'reader', namespace: ns }] })
+    await page.context().close()
+  })
+
+  test('who can', () =>
+    on(`/access?view=who&ns=${ns}`, {}, async (page) => {
+      await page.getByLabel('Verb').fill('list')
+      await page.getByRole('button', { name: 'Who can', exact: true }).click()
+      await page.locator('[data-holder]', { hasText: 'reader' }).getByRole('link', { name: 'readers' }).waitFor()
+      await page.locator('[data-holder]', { hasText: 'system:masters' }).waitFor()
+    }))
+
+  test('a user of one namespace sees it, with right counts, and reads what is missing', () =>
+    on(`/k/serviceaccounts?o=serviceaccounts/${ns}/reader`, {}, async (page) => {
+      await act(page, 'viewAs')
+      await page.locator('[data-as]').waitFor()
+      await page.goto(page.url().replace('/k/serviceaccounts', '/k/pods'))
+      const all = (await kube(page, 'GET', `${core}/pods`)).items.length
+      await rowNamed(page, 'web-').first().waitFor()
+      assert.equal(await rowNamed(page, 'store-0').count(), 0)
+      await page.waitForFunction((n) => document.querySelector('[data-count]').textContent === String(n), all)
+      await rowNamed(page, 'web-').first().locator('.name').click()
+      const remove = page.locator('[data-action="action.delete"]')
+      await page.locator('[data-action="action.delete"][aria-disabled=true]').waitFor()
+      assert.match(await remove.getAttribute('title'), new RegExp(`delete pods \\(${ns}\\)`))
+      await remove.click()
+      await page.getByText(/You lack the permission: delete pods/).waitFor()
+      await page.getByRole('button', { name: 'Stop' }).click()
+      await page.locator('[data-as]').waitFor({ state: 'detached' })
+    }))
+})
+
+test('the timeline of events picks a minute and a reason', () =>
+  on(`/timeline?ns=${ns}`, {}, async (page) => {
+    await page.getByRole('button', { name: /^Pulled/ }).click()
+    await until('one reason only', async () => [...new Set(await page.locator('.list strong').allTextContents())].join() === 'Pulled')
+  }))

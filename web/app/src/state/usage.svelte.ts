@@ -1,0 +1,100 @@
+import { namespaceCells, namespaceColumns, nodeCells, nodeColumns, podCells, podColumns, total, Widened, type Amounts, type Measure } from '../lib/usage'
+import type { Subscription } from '../stream/connection.svelte'
+import type { Column, Row } from '../stream/types'
+import { ApiError, get } from './api'
+import type { Kind } from './kinds.svelte'
+import { say } from './mutate'
+
+export const usagePath = '/orrery/v1/usage'
+const every = 15_000
+
+export const canMeasure = (kind: Kind): boolean => kind.group === '' && /^(pods|nodes|namespaces)$/.test(kind.resource)
+
+interface Answer {
+  pods?: (Measure & { namespace: string; name: string })[]
+  nodes?: (Measure & { name: string })[]
+  error?: string
+}
+
+/** Usage asks as long as somebody looks, and no more often than kubelets measure. */
+class Usage {
+  pods = $state.raw(new Map<string, Measure>())
+  nodes = $state.raw(new Map<string, Measure>())
+  namespaces = $state.raw(new Map<string, Measure>())
+  error = $state('')
+  private users = 0
+  private timer: ReturnType<typeof setTimeout> | undefined
+
+  /** watch is for an effect: it returns what ends it. */
+  watch(): () => void {
+    if (this.users++ === 0) void this.ask()
+    return () => {
+      if (--this.users === 0) clearTimeout(this.timer)
+    }
+  }
+
+  private async ask(): Promise<void> {
+    if (!document.hidden) {
+      try {
+        this.take(await get<Answer>(usagePath).catch((e) => (e instanceof ApiError && e.code === 404 ? fromMetrics() : Promise.reject(e))))
+      } catch (e) {
+        this.error = say(e)
+      }
+    }
+    if (this.users) this.timer = setTimeout(() => this.ask(), every)
+  }
+
+  private take(a: Answer): void {
+    this.error = a.error ?? ''
+    this.pods = new Map((a.pods ?? []).map((p) => [`${p.namespace}/${p.name}`, p]))
+    this.nodes = new Map((a.nodes ?? []).map((n) => [n.name, n]))
+    const spaces = new Map<string, Measure[]>()
+    for (const p of a.pods ?? []) (spaces.get(p.namespace) ?? spaces.set(p.namespace, []).get(p.namespace)!).push(p)
+    this.namespaces = new Map([...spaces].map(([ns, list]) => [ns, total(list)]))
+  }
+}
+
+interface Metrics {
+  items: { metadata: { namespace: string; name: string }; usage?: Record<string, string>; containers?: { usage: Record<string, string> }[] }[]
+}
+
+/** fromMetrics reads metrics.k8s.io, where the server is not orrery's: only what is used. */
+async function fromMetrics(): Promise<Answer> {
+  const [pods, nodes] = await Promise.all([get<Metrics>('/apis/metrics.k8s.io/v1beta1/pods'), get<Metrics>('/apis/metrics.k8s.io/v1beta1/nodes').catch((): Metrics => ({ items: [] }))])
+  const nothing = { requests: { cpu: 0, memory: 0 }, limits: { cpu: 0, memory: 0 } }
+  const used = (list: Record<string, string>[]): Amounts => ({ cpu: list.reduce((n, u) => n + quantity(u.cpu) * 1000, 0), memory: list.reduce((n, u) => n + quantity(u.memory), 0) })
+  return {
+    pods: pods.items.map((p) => ({ ...p.metadata, ...nothing, used: used((p.containers ?? []).map((c) => c.usage)) })),
+    nodes: nodes.items.map((n) => ({ ...n.metadata, ...nothing, used: used([n.usage ?? {}]) })),
+  }
+}
+
+const units: Record<string, number> = { n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 }
+function quantity(q = '0'): number {
+  const m = /^([\d.]+)([a-zA-Z]*)$/.exec(q)
+  return m ? Number(m[1]) * (units[m[2]!] ?? 1) : 0
+}
+
+export const usage = new Usage()
+
+/** measured is a view with the columns of usage behind its own. */
+export function measured(sub: Subscription, kind: Kind) {
+  const of = { pods: usage.pods, nodes: usage.nodes, namespaces: usage.namespaces }[kind.resource as 'pods' | 'nodes' | 'namespaces']
+  const [extra, cells]: [Column[], (m: Measure | undefined) => ReturnType<typeof podCells>] =
+    kind.resource === 'pods' ? [podColumns, podCells] : kind.resource === 'nodes' ? [nodeColumns, nodeCells] : [namespaceColumns, namespaceCells]
+  const widened = new Widened(extra, (row: Row) => cells(of.get(row.ns !== undefined ? `${row.ns}/${row.name}` : row.name)))
+  return {
+    get rows() {
+      return widened.rows(sub.rows)
+    },
+    get columns() {
+      return sub.columns.length ? [...sub.columns, ...extra] : sub.columns
+    },
+    get loaded() {
+      return sub.loaded
+    },
+    get error() {
+      return sub.error
+    },
+  }
+}
