@@ -13,7 +13,7 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*' -not -path './test/clients/*')
 WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser up down dev bench clean \
+.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge pictures up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
@@ -111,6 +111,12 @@ conformance-runner:
 
 browser: build ## Drive the dashboard in Chromium
 	test/browser/run bin/orrery
+
+browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes (PODS= NODES= SOAK=minutes)
+	test/browser/run bin/orrery huge
+
+pictures: build ## Take docs/pictures anew, in both languages, light and dark
+	test/browser/run bin/orrery pictures
 
 up: deps build ## Start a cluster on this machine
 	bin/orrery up

@@ -56,3 +56,13 @@ export const unique = (what) => `${what}-${Date.now().toString(36)}`
 export const grid = (page) => page.getByRole('grid')
 export const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
 export const live = (page) => page.locator('[data-revision]').waitFor()
+
+/** until asks again and again, until what it gets is right. */
+export async function until(what, ask, timeout = 30_000, pause = 150) {
+  for (const end = Date.now() + timeout; ; ) {
+    const got = await ask()
+    if (got) return got
+    assert.ok(Date.now() < end, `not in time: ${what}`)
+    await new Promise((done) => setTimeout(done, pause))
+  }
+}

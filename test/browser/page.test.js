@@ -2,7 +2,7 @@
 // but it needs the workloads of this folder and controllers that run.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { base, grid, kube, launch, rowNamed, unique, using, visit } from './browser.js'
+import { base, grid, kube, launch, rowNamed, unique, until, using, visit } from './browser.js'
 
 let browser
 after(() => browser?.close())
@@ -17,15 +17,6 @@ const deployment = (name, replicas = 2) => ({
   apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name },
   spec: { replicas, selector: { matchLabels: { app: name } }, template: { metadata: { labels: { app: name }, annotations: { 'simulate.orrery.dev/log-rate': '5' } }, spec: { containers: [{ name: 'web', image: 'registry.example/web:1' }, { name: 'side', image: 'registry.example/side:1' }] } } },
 })
-/** until asks again and again, until what it gets is right. */
-async function until(what, ask, timeout = 30_000) {
-  for (const end = Date.now() + timeout; ; ) {
-    const got = await ask()
-    if (got) return got
-    assert.ok(Date.now() < end, `not in time: ${what}`)
-    await new Promise((done) => setTimeout(done, 150))
-  }
-}
 const act = (page, name) => page.locator(`[data-action="action.${name}"]:enabled`).click()
 const confirm = (page) => page.locator('[data-confirm]:enabled').click()
 const available = (page, name, n) => until(`${name} has ${n}`, async () => (await kube(page, 'GET', `${apps}/deployments/${name}`)).status?.availableReplicas === n)
@@ -355,7 +346,7 @@ describe('terminals', () => {
       const size = async () => {
         await page.locator('.xterm-helper-textarea').focus()
         await page.keyboard.type('stty size\r')
-        return until('a size', async () => /(\d+) (\d+)\s*(?:\S*[#$])?\s*$/.exec((await rows(page).innerText()).trim())?.[2])
+        return until('a size', async () => [...(await rows(page).innerText()).matchAll(/^\s*(\d+) (\d+)\s*$/gm)].at(-1)?.[2])
       }
       const first = Number(await size())
       assert.ok(first > 90, `the shell has ${first} columns`)

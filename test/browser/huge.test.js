@@ -1,0 +1,186 @@
+// The page's budgets, at the size at which other dashboards break: by default
+// 10,000 pods on 5,000 nodes, which change 500 times a second while we measure.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { base, grid, kube, launch, live, until, visit } from './browser.js'
+
+const pods = Number(process.env.PODS ?? 10_000)
+const nodes = Number(process.env.NODES ?? 5_000)
+const soak = Number(process.env.SOAK ?? 2) * 60_000
+const spaces = 20
+
+let browser
+let names = []
+before(async () => {
+  browser = await launch()
+  const page = await visit(browser)
+  for (let i = 0; i < spaces; i++) {
+    const ns = `load-${i}`
+    await kube(page, 'POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: ns } })
+    await kube(page, 'POST', `/apis/apps/v1/namespaces/${ns}/deployments`, {
+      apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'load' },
+      spec: { replicas: Math.ceil(pods / spaces), selector: { matchLabels: { app: 'load' } }, template: { metadata: { labels: { app: 'load' } }, spec: { containers: [{ name: 'c', image: 'registry.example/load:1', resources: { requests: { cpu: '10m', memory: '16Mi' } } }] } } },
+    })
+  }
+  await until(`${pods} pods run`, async () => {
+    const lists = await Promise.all(Array.from({ length: spaces }, (_, i) => kube(page, 'GET', `/apis/apps/v1/namespaces/load-${i}/deployments/load`)))
+    return lists.every((d) => d.status?.readyReplicas === d.spec.replicas)
+  }, 30 * 60_000, 3000)
+  names = (await kube(page, 'GET', '/api/v1/namespaces/load-0/pods')).items.map((p) => p.metadata.name)
+  await page.context().close()
+}, { timeout: 40 * 60_000 })
+after(() => browser?.close())
+
+/** churn changes the label of pods, about so many a second, until it is stopped. */
+function churn(page, rate) {
+  let done = 0
+  const started = Date.now()
+  let stopped = false
+  const worker = async () => {
+    while (!stopped) {
+      const due = ((Date.now() - started) / 1000) * rate
+      if (done >= due) {
+        await new Promise((next) => setTimeout(next, 20))
+        continue
+      }
+      const name = names[done++ % names.length]
+      await kube(page, 'PATCH', `/api/v1/namespaces/load-0/pods/${name}`, { metadata: { labels: { tick: String(done) } } }, 'application/merge-patch+json')
+    }
+  }
+  const workers = Promise.all(Array.from({ length: 16 }, worker))
+  return async () => {
+    stopped = true
+    await workers
+    return done / ((Date.now() - started) / 1000)
+  }
+}
+
+const count = (page) => page.evaluate(() => Number(document.querySelector('[data-count]').textContent))
+/** cost is how much of a core the page's own thread needs, and its longest task, for a while. */
+async function cost(page, ms) {
+  const cdp = await page.context().newCDPSession(page)
+  await cdp.send('Performance.enable')
+  const busy = async () => (await cdp.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value
+  await page.evaluate(() => {
+    window.longest = 0
+    window.watcher?.disconnect()
+    window.watcher = new PerformanceObserver((l) => l.getEntries().forEach((e) => (window.longest = Math.max(window.longest, e.duration))))
+    window.watcher.observe({ entryTypes: ['longtask'] })
+  })
+  const [was, at] = [await busy(), Date.now()]
+  await page.waitForTimeout(ms)
+  return { core: (await busy() - was) / ((Date.now() - at) / 1000), longest: await page.evaluate(() => window.longest) }
+}
+/** heap is what is in use once all garbage is gone. */
+async function heap(page) {
+  const cdp = await page.context().newCDPSession(page)
+  await cdp.send('HeapProfiler.collectGarbage')
+  return (await cdp.send('Runtime.getHeapUsage')).usedSize
+}
+
+describe(`${pods} pods on ${nodes} nodes`, () => {
+  test('rows are there within a second, all are counted, and what travels is rows', async (t) => {
+    const page = await visit(browser)
+    let bytes = 0
+    let leaked = ''
+    page.on('websocket', (s) => s.on('framereceived', ({ payload }) => {
+      bytes += payload.length
+      if (/managedFields|last-applied-configuration/.test(payload)) leaked = String(payload).slice(0, 300)
+    }))
+    await page.reload()
+    await live(page)
+    for (const [kind, all] of [['Pods', pods], ['Nodes', nodes]]) {
+      await page.getByRole('link', { name: kind, exact: true }).first().waitFor()
+      await page.waitForTimeout(12_000) // what the overview had open is let go
+      const before = bytes
+      const took = await page.evaluate(async (kind) => {
+        const start = performance.now()
+        ;[...document.querySelectorAll('nav a')].find((a) => a.textContent === kind).click()
+        while (!document.querySelector('[role=grid] .body .row')) await new Promise(requestAnimationFrame)
+        return performance.now() - start
+      }, kind)
+      await until('all rows', async () => (await count(page)) >= all)
+      t.diagnostic(`${kind}: first rows after ${Math.round(took)} ms, ${Math.round((bytes - before) / 1024)} KiB`)
+      assert.ok(took < 1000, `first rows after ${took} ms`)
+      assert.ok(bytes - before < all * 700, `${bytes - before} bytes`)
+    }
+    assert.equal(leaked, '')
+    await page.context().close()
+  })
+
+  test('500 changes a second cost less than half a core, and keys are answered at once', async (t) => {
+    const page = await visit(browser, '/k/pods')
+    await until('all rows', async () => (await count(page)) >= pods)
+    const stop = churn(page, 500)
+    await page.waitForTimeout(2000)
+    const { core, longest } = await cost(page, 10_000)
+    await grid(page).focus()
+    const key = await page.evaluate(async () => {
+      const all = []
+      for (let i = 0; i < 20; i++) {
+        const start = performance.now()
+        document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'j', bubbles: true }))
+        await new Promise((done) => requestAnimationFrame(() => setTimeout(done)))
+        all.push(performance.now() - start)
+      }
+      return all.sort((a, b) => a - b)[10]
+    })
+    const rate = await stop()
+    t.diagnostic(`${Math.round(rate)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
+    assert.ok(core < 0.5, `${core} of a core`)
+    assert.ok(longest < 100, `a task of ${longest} ms`)
+    assert.ok(key < 50, `${key} ms from key to paint`)
+    await page.context().close()
+  })
+
+  test('a page that shows none of it is idle', async (t) => {
+    const page = await visit(browser, '/kinds')
+    await page.getByRole('cell', { name: 'Pod', exact: true }).first().waitFor()
+    await page.waitForTimeout(12_000)
+    const stop = churn(page, 200)
+    const { core } = await cost(page, 10_000)
+    await stop()
+    t.diagnostic(`${(core * 100).toFixed(1)} % of a core`)
+    assert.ok(core < 0.05, `${core} of a core`)
+    await page.context().close()
+  })
+
+  test('one websocket, whatever is shown', async () => {
+    const page = await visit(browser, '/')
+    await live(page)
+    let opened = 0
+    page.on('websocket', () => opened++)
+    await page.reload()
+    for (const name of ['Architecture map', 'Pods', 'Nodes', 'Events', 'Overview']) {
+      await page.getByRole('link', { name, exact: true }).first().click()
+      await page.waitForTimeout(1500)
+    }
+    assert.equal(opened, 1)
+    await page.context().close()
+  })
+
+  test('a shell opens as in a small cluster', async (t) => {
+    const page = await visit(browser, '/kinds')
+    await live(page)
+    const start = Date.now()
+    await page.goto(`${base}/ui/kinds?dock=shell:load-0:${names[0]}:c`)
+    await page.locator('.xterm-rows', { hasText: '#' }).waitFor()
+    t.diagnostic(`${Date.now() - start} ms, the page included`)
+    assert.ok(Date.now() - start < 5000)
+    await page.context().close()
+  })
+
+  test('the heap stays flat', { timeout: soak + 300_000 }, async (t) => {
+    const page = await visit(browser, '/k/pods')
+    await until('all rows', async () => (await count(page)) >= pods)
+    const stop = churn(page, 200)
+    await page.waitForTimeout(20_000)
+    const was = await heap(page)
+    await page.waitForTimeout(soak)
+    const is = await heap(page)
+    await stop()
+    t.diagnostic(`${(was / 2 ** 20).toFixed(1)} MiB, then ${(is / 2 ** 20).toFixed(1)} MiB`)
+    assert.ok(is < was * 1.1, `${was} bytes became ${is}`)
+    await page.context().close()
+  })
+})

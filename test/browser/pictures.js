@@ -1,0 +1,48 @@
+// The pictures in docs/pictures: the main views in both languages, light and dark.
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { kube, launch, until, visit } from './browser.js'
+
+if (!execFileSync('fc-list', [':lang=zh-tw'], { encoding: 'utf8' })) {
+  console.error('a font with Chinese letters is missing (apt-get install fonts-wqy-microhei)')
+  process.exit(1)
+}
+const folder = join(import.meta.dirname, '../../docs/pictures')
+mkdirSync(folder, { recursive: true })
+for (const f of readdirSync(folder)) rmSync(join(folder, f))
+
+const browser = await launch()
+const first = await visit(browser)
+await until('the shop is open', async () => (await kube(first, 'GET', '/apis/apps/v1/namespaces/shop/deployments/storefront')).status?.availableReplicas === 4)
+// A second revision, so that there is something to undo.
+await kube(first, 'PATCH', '/apis/apps/v1/namespaces/shop/deployments/cart', { spec: { template: { spec: { containers: [{ name: 'cart', image: 'registry.example/cart:1.5' }] } } } }, 'application/strategic-merge-patch+json')
+await first.waitForTimeout(8000)
+await first.context().close()
+
+const click = (selector) => (page) => page.locator(selector).first().click()
+const views = [
+  ['overview', '/'],
+  ['map', '/map'],
+  ['pods', '/k/pods'],
+  ['object', '/k/deployments.apps?o=deployments.apps/shop/storefront'],
+  ['logs', '/k/pods?ns=shop&dock=logs:shop:deployments.apps/storefront:*'],
+  ['undo', '/k/deployments.apps?o=deployments.apps/shop/cart', (page) => click('[data-action="action.history"]:enabled')(page).then(() => click('[role=option]:last-child')(page)).then(() => page.getByRole('option').last().click())],
+]
+let size = 0
+for (const [name, path, then] of views) {
+  for (const language of ['en', 'zh-TW']) {
+    for (const dark of [false, true]) {
+      const page = await visit(browser, path, { language, dark })
+      await page.waitForTimeout(2500)
+      await then?.(page)
+      if (then) await page.waitForTimeout(1500)
+      const file = join(folder, [name, language === 'en' ? '' : language, dark ? 'dark' : ''].filter(Boolean).join('-') + '.png')
+      await page.screenshot({ path: file })
+      size += statSync(file).size
+      await page.context().close()
+    }
+  }
+}
+console.log(`${Math.round(size / 1024)} KiB of pictures in docs/pictures`)
+await browser.close()
