@@ -35,7 +35,7 @@ func echoAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"auth": r.Header.Get("Authorization"), "cookie": r.Header.Get("Cookie"),
-		"as": append(r.Header["Impersonate-User"], r.Header["Impersonate-Group"]...),
+		"as":  append(r.Header["Impersonate-User"], r.Header["Impersonate-Group"]...),
 		"uri": r.RequestURI, "path": r.URL.Path, "method": r.Method, "peers": peers,
 	})
 }
