@@ -162,7 +162,12 @@ func (f *facts) podsChain(pods []*corev1.Pod, t target) chain {
 // merge adds a finding about a pod, to one that says the same if there is one.
 func (c chain) merge(link string, finding api.Finding, pod api.ObjectRef) {
 	for i := range c[link] {
-		if known := &c[link][i]; known.Code == finding.Code && (finding.State == api.WhyOK || maps.Equal(steady(known.Params), steady(finding.Params))) {
+		known := &c[link][i]
+		fine := known.State == api.WhyOK && finding.State == api.WhyOK
+		if fine && !maps.Equal(known.Params, finding.Params) { // each has its own node
+			known.Code, known.Params, known.Evidence = "passed."+link, nil, nil
+		}
+		if fine || known.Code == finding.Code && maps.Equal(steady(known.Params), steady(finding.Params)) {
 			known.PodCount++
 			if len(known.Pods) < fewPods {
 				known.Pods = append(known.Pods, pod)
