@@ -19,6 +19,7 @@ type Map struct {
 type Component struct {
 	Name    string `json:"name"`
 	Healthy bool   `json:"healthy"`
+	Version string `json:"version,omitempty"` // if it tells
 	Message string `json:"message,omitempty"`
 }
 

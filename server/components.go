@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +34,9 @@ func (s *Server) ComponentChecks() []Check {
 // and etcd.
 func LocalComponents(store *storage.Store) []Check {
 	return []Check{
-		{"scheduler", askHealth("https://127.0.0.1:10259/healthz")},
-		{"controller-manager", askHealth("https://127.0.0.1:10257/healthz")},
-		{"etcd-0", func(ctx context.Context) (string, error) { return "ok", store.Ready(ctx) }},
+		{"scheduler", askHealth("https://127.0.0.1:10259/healthz"), askVersion("https://127.0.0.1:10259/statusz")},
+		{"controller-manager", askHealth("https://127.0.0.1:10257/healthz"), askVersion("https://127.0.0.1:10257/statusz")},
+		{Name: "etcd-0", Ask: func(ctx context.Context) (string, error) { return "ok", store.Ready(ctx) }},
 	}
 }
 
@@ -62,6 +63,24 @@ func askHealth(url string) func(context.Context) (string, error) {
 			return "", fmt.Errorf("unexpected health response %d: %s", reply.StatusCode, body)
 		}
 		return string(body), nil
+	}
+}
+
+// askVersion reads the version off a component's page about itself, which is for
+// people: whatever else is there, or nothing, is no version.
+func askVersion(url string) func(context.Context) string {
+	ask := askHealth(url)
+	return func(ctx context.Context) string {
+		page, err := ask(ctx)
+		if err != nil {
+			return ""
+		}
+		for line := range strings.Lines(page) {
+			if _, version, ok := strings.Cut(line, "Binary version="); ok {
+				return "v" + strings.TrimSpace(version)
+			}
+		}
+		return ""
 	}
 }
 

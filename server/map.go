@@ -29,6 +29,8 @@ type EtcdStatus interface {
 type Check struct {
 	Name string
 	Ask  func(ctx context.Context) (message string, err error)
+	// Version asks which version it is of, "" if it does not tell; nil: nobody knows.
+	Version func(ctx context.Context) string
 }
 
 // Glass answers GET on api.MapPath.
@@ -70,7 +72,11 @@ func (c Check) component(ctx context.Context) api.Component {
 	if err != nil {
 		return api.Component{Name: c.Name, Message: err.Error()}
 	}
-	return api.Component{Name: c.Name, Healthy: true, Message: message}
+	well := api.Component{Name: c.Name, Healthy: true, Message: message}
+	if c.Version != nil {
+		well.Version = c.Version(ctx)
+	}
+	return well
 }
 
 // etcdMembers lists the members, each with its own view of itself: a member

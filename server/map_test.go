@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -31,9 +33,13 @@ func (threeMembers) Status(_ context.Context, endpoint string) (*clientv3.Status
 }
 
 func TestMapShowsLeaderFollowerAndAbsence(t *testing.T) {
+	page := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "\nkube-scheduler statusz\n\nUp=1 hr\nBinary version=1.37.2\n")
+	}))
+	defer page.Close()
 	g := &Glass{Version: "v1.37.2", Etcd: threeMembers{}, Checks: []Check{
-		{"scheduler", func(context.Context) (string, error) { return "ok", nil }},
-		{"controller-manager", func(context.Context) (string, error) { return "", errors.New("refused") }},
+		{"scheduler", func(context.Context) (string, error) { return "ok", nil }, askVersion(page.URL)},
+		{Name: "controller-manager", Ask: func(context.Context) (string, error) { return "", errors.New("refused") }},
 	}}
 	w := httptest.NewRecorder()
 	g.ServeHTTP(w, httptest.NewRequest("GET", api.MapPath, nil))
@@ -47,7 +53,7 @@ func TestMapShowsLeaderFollowerAndAbsence(t *testing.T) {
 	if away := m.Etcd[1]; away.Error == "" || away.Version != "" {
 		t.Errorf("absent member %+v", away)
 	}
-	if len(m.Components) != 2 || !m.Components[0].Healthy || m.Components[1].Healthy || m.Components[1].Message != "refused" {
+	if len(m.Components) != 2 || !m.Components[0].Healthy || m.Components[0].Version != "v1.37.2" || m.Components[1].Healthy || m.Components[1].Message != "refused" {
 		t.Errorf("components %+v", m.Components)
 	}
 }

@@ -74,7 +74,7 @@ export function buildModel(f: Facts): Model {
       id,
       what: id,
       state: f.live ? state : 'unknown',
-      version: version(component) || f.map?.version || '',
+      version: health.find((c) => c.version)?.version || version(component) || f.map?.version || '',
       leader: holder(component),
       pods,
       message: health.find((c) => !c.healthy)?.message ?? '',
