@@ -212,7 +212,12 @@ func (l *loop) next(ctx context.Context) bool {
 	}
 	ctx, span := l.begin(ctx, key)
 	again, err := l.syncOnce(ctx, key)
-	span.End(err)
+	if err != nil && routine(err) {
+		span.Set(attribute.String("again", string(apierrors.ReasonForError(err))))
+		span.End(nil)
+	} else {
+		span.End(err)
+	}
 	l.board.synced(l.Name, key, err)
 	if err != nil {
 		if !routine(err) && ctx.Err() == nil {

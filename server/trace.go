@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +68,7 @@ func (s *Server) trace(c *gin.Context) {
 		}
 		span.Set(said...)
 		var failed error
-		if code >= 400 {
+		if code >= 400 && code != http.StatusConflict { // a lost race is an answer like others
 			failed = errors.New(strconv.Itoa(code))
 		}
 		span.End(failed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -223,7 +224,16 @@ func BenchmarkWindow(b *testing.B) {
 		batches[i] = told(byte(i), 0, i, "sync", keyUID, fmt.Sprint("u", i), keyResource, "pods", keyName, "some-pod-name", keySpace, "default")
 	}
 	b.ReportAllocs()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
 	for i := 0; b.Loop(); i++ {
 		tell(w, batches[i%len(batches)])
 	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	spans, bytes := w.Size()
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(spans), "heap-B/span")
+	b.ReportMetric(float64(bytes)/float64(spans), "counted-B/span")
+	runtime.KeepAlive(w)
 }
