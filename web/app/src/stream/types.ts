@@ -3,6 +3,7 @@
 export const streamPath = '/orrery/v1/stream'
 export const streamProtocol = 'v1.rows.orrery.dev'
 export const mapPath = '/orrery/v1/map'
+export const journeyPath = '/orrery/v1/journey'
 
 export type State = 'ok' | 'progressing' | 'warning' | 'error' | 'terminating' | 'done' | 'unknown'
 
@@ -95,6 +96,7 @@ export interface KubeObject {
 export interface Component {
   name: string
   healthy: boolean
+  version?: string
   message?: string
 }
 
@@ -121,4 +123,39 @@ export interface ClusterMap {
   components: Component[]
   etcd: EtcdMember[] | null
   etcdError?: string
+}
+
+// Journeys, as in api/journey.go; times are microseconds.
+export interface Journey {
+  objects: JourneyObject[]
+  changes: { span: string; start: number; name: string; user?: string }[]
+  change?: string
+  spans: Span[]
+  since: number
+  hidden?: number
+  more?: number
+}
+
+export interface JourneyObject {
+  uid: string
+  group?: string
+  resource: string
+  namespace?: string
+  name: string
+  owner?: string
+}
+
+export interface Span {
+  id: string
+  parent?: string
+  trace: string
+  object?: string
+  component: string
+  node?: string
+  name: string
+  start: number
+  duration: number
+  failed?: boolean
+  error?: string
+  details?: { key: string; value: string }[]
 }
