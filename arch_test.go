@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
+	"server/remote":          {"server/registry", "server/stream", "why", "api"},
 	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
 }
 

@@ -82,8 +82,9 @@ func dialError(err error) error {
 // revision that was applied last.
 type Stream struct {
 	config  *rest.Config
+	instead http.Handler // serves the protocol where the server does not; may be nil
+	foreign bool         // it is what we use
 	changed func()
-	first   *websocket.Conn // opened by NewFeed, used by the first connect
 
 	mu    sync.Mutex // protects the fields below
 	link  Link
@@ -102,13 +103,14 @@ type streamView struct {
 	reopen   time.Time // when to ask again after an error, zero if open
 }
 
-// NewStream makes the client; Run connects it. changed, if set, is called when
-// the link's state changes and must not block.
-func NewStream(cfg *rest.Config, changed func()) *Stream {
+// NewStream makes the client; Run connects it. If the server does not speak the
+// protocol, instead does, in this process. changed, if set, is called when the
+// link's state changes and must not block.
+func NewStream(cfg *rest.Config, instead http.Handler, changed func()) *Stream {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Stream{config: cfg, changed: changed, views: map[int]*streamView{}, woken: make(chan struct{}, 1),
+	return &Stream{config: cfg, instead: instead, changed: changed, views: map[int]*streamView{}, woken: make(chan struct{}, 1),
 		link: Link{State: LinkConnecting, Since: time.Now()}}
 }
 
@@ -137,13 +139,15 @@ func (s *Stream) Link() Link {
 	return linkNow(s.link, time.Now())
 }
 
-// Run implements Feed. It returns ErrNoRows if the first answer of the server
-// is that it does not speak the protocol.
+// Run implements Feed. It returns ErrNoRows if there is nobody to speak the
+// protocol with.
 func (s *Stream) Run(ctx context.Context) error {
-	known := s.first != nil
+	known := false
 	wait := backoffFrom
+	var inside sync.WaitGroup
+	defer inside.Wait()
 	for {
-		socket, err := s.connect(ctx)
+		socket, err := s.connect(ctx, &inside)
 		if err == nil {
 			known, wait = true, backoffFrom
 			err = s.serve(ctx, socket)
@@ -165,12 +169,15 @@ func (s *Stream) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Stream) connect(ctx context.Context) (*websocket.Conn, error) {
-	if first := s.first; first != nil {
-		s.first = nil
-		return first, nil
+func (s *Stream) connect(ctx context.Context, inside *sync.WaitGroup) (*websocket.Conn, error) {
+	if !s.foreign {
+		socket, err := Dial(ctx, s.config)
+		s.foreign = errors.Is(err, ErrNoRows) && s.instead != nil
+		if !s.foreign {
+			return socket, err
+		}
 	}
-	return Dial(ctx, s.config)
+	return dialInside(ctx, s.instead, inside)
 }
 
 // lost notes why there is no connection; the moment it went stays.

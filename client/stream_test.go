@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -102,7 +101,7 @@ func next(t *testing.T, from chan api.Tell) api.Tell {
 
 func TestStreamResumesWhereItWas(t *testing.T) {
 	s := newRowServer(t)
-	stream := NewStream(s.config(), nil)
+	stream := NewStream(s.config(), nil, nil)
 	told := make(chan api.Tell, 16)
 	stream.Open(api.View{Resource: "pods"}, func(m api.Tell) { told <- m })
 	start(t, stream)
@@ -142,7 +141,7 @@ func TestStreamResumesWhereItWas(t *testing.T) {
 
 func TestStreamAsksAgainForWhatMayComeBack(t *testing.T) {
 	s := newRowServer(t)
-	stream := NewStream(s.config(), nil)
+	stream := NewStream(s.config(), nil, nil)
 	told := make(chan api.Tell, 16)
 	closeView := stream.Open(api.View{Resource: "widgets"}, func(m api.Tell) { told <- m })
 	start(t, stream)
@@ -161,45 +160,35 @@ func TestStreamAsksAgainForWhatMayComeBack(t *testing.T) {
 	}
 }
 
-func TestFeedFallsBackToTables(t *testing.T) {
-	mux := http.NewServeMux()
-	table := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"columnDefinitions":[{"name":"Name","type":"string"},{"name":"Status","type":"string"},{"name":"Age","type":"string"}],"rows":[%s]}`
-	row := `{"cells":["one","CrashLoopBackOff","5m"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"one","namespace":"a","uid":"u1","resourceVersion":"%d","creationTimestamp":"2026-01-02T03:04:05Z"}}}`
-	over := make(chan struct{})
-	mux.HandleFunc("/api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Query().Get("watch") == "" {
-			fmt.Fprintf(w, table, fmt.Sprintf(row, 5))
+func TestStreamInsideTheProcess(t *testing.T) {
+	outside := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(outside.Close)
+	sockets := make(chan *websocket.Conn, 4)
+	away := true
+	up := websocket.Upgrader{Subprotocols: []string{api.StreamProtocol}}
+	stream := NewStream(&rest.Config{Host: outside.URL}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away {
+			away = false
+			http.Error(w, "the API server is away", http.StatusBadGateway)
 			return
 		}
-		if got := r.URL.Query().Get("resourceVersion"); got != "5" && got != "6" {
-			t.Errorf("watch from %q", got)
+		if socket, err := up.Upgrade(w, r, nil); err == nil {
+			sockets <- socket
+			<-r.Context().Done()
 		}
-		fmt.Fprintf(w, `{"type":"DELETED","object":`+table+`}`, fmt.Sprintf(row, 6))
-		w.(http.Flusher).Flush()
-		select {
-		case <-over:
-		case <-r.Context().Done():
-		}
-	})
-	s := httptest.NewServer(mux)
-	t.Cleanup(s.Close)
-	t.Cleanup(func() { close(over) })
-	f := NewFeed(&rest.Config{Host: s.URL}, nil)
+	}), nil)
 	told := make(chan api.Tell, 16)
-	f.Open(api.View{Resource: "pods"}, func(m api.Tell) { told <- m })
-	start(t, f)
-	if m := next(t, told); m.Type != "columns" || m.Columns[2].Type != "age" {
-		t.Fatalf("told %+v, want columns", m)
+	stream.Open(api.View{Resource: "pods"}, func(m api.Tell) { told <- m })
+	start(t, stream)
+	c := <-sockets
+	if a := ask(t, c); a.Op != "open" || a.View.Resource != "pods" {
+		t.Fatalf("first ask %+v", a)
 	}
-	m := next(t, told)
-	if !m.Reset || m.Revision != "5" || len(m.Rows) != 1 || m.Rows[0].State != api.StateError || m.Rows[0].Cells[2] != "2026-01-02T03:04:05Z" {
-		t.Fatalf("snapshot %+v", m)
+	say(t, c, api.Tell{ID: 1, Type: "rows", Reset: true, Rows: []api.Row{{UID: "a"}}, Revision: "7", Live: true})
+	if m := next(t, told); len(m.Rows) != 1 {
+		t.Fatalf("told %+v", m)
 	}
-	if m := next(t, told); len(m.Gone) != 1 || m.Gone[0] != "u1" || m.Revision != "6" {
-		t.Fatalf("change %+v", m)
-	}
-	if got := f.Link().State; got != LinkLive {
+	if got := stream.Link().State; got != LinkLive {
 		t.Errorf("link %s", got)
 	}
 }

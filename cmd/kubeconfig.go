@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"orrery.dev/cluster"
 )
@@ -66,4 +68,14 @@ func chooseKubeconfig(flag string) (string, error) {
 		return path, nil
 	}
 	return "", fmt.Errorf("no cluster found: start one with `orrery up`, or name one with --kubeconfig")
+}
+
+// kubeconfigNamespace is where commands with that file act if nothing else is said.
+func kubeconfigNamespace(path string) string {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return namespace
 }

@@ -1,11 +1,14 @@
 package cmd
 
 import (
+	"log/slog"
+	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"orrery.dev/client"
+	"orrery.dev/server/remote"
 	"orrery.dev/tui"
 )
 
@@ -22,6 +25,11 @@ func newTUICommand() *cobra.Command {
 			if o.REST, err = client.Load(path, "tui"); err != nil {
 				return err
 			}
+			instead, err := remote.New(o.REST, kubeconfigNamespace(path), slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			o.Rows = http.HandlerFunc(instead.Rows)
 			o.FromEnvironment(os.Getenv)
 			return tui.Run(c.Context(), o)
 		},

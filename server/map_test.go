@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"orrery.dev/api"
 )
@@ -55,5 +58,35 @@ func TestMapShowsLeaderFollowerAndAbsence(t *testing.T) {
 	}
 	if len(m.Components) != 2 || !m.Components[0].Healthy || m.Components[0].Version != "v1.37.2" || m.Components[1].Healthy || m.Components[1].Message != "refused" {
 		t.Errorf("components %+v", m.Components)
+	}
+}
+
+// readsPublic lets everybody list in the namespace kube-public.
+type readsPublic struct{}
+
+func (readsPublic) RulesFor(_ context.Context, _ user.Info, ns string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	rules := []authorizer.ResourceRuleInfo{&authorizer.DefaultResourceRuleInfo{Verbs: []string{"create"}}, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}, ResourceNames: []string{"one"}}}
+	if ns == "kube-public" {
+		rules = append(rules, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}})
+	}
+	return rules, nil, true, nil
+}
+
+// Whoever is known may ask where there is something to see for them.
+func TestNamespacesOfWhoMayNotListThem(t *testing.T) {
+	c := start(t, func(c *Config) {
+		mine := &Mine{Source: &StreamSource{Table: c.Kinds, Store: c.Store}, Rules: readsPublic{}}
+		c.Extra = map[string]http.Handler{api.NamespacesPath: mine, api.MapPath: &Glass{}}
+		c.Own = []string{api.NamespacesPath}
+	})
+	c.await("the namespaces are there", func() bool {
+		_, body := c.do("GET", "/api/v1/namespaces/kube-public", "", nil)
+		return strings.Contains(body, "kube-public")
+	})
+	for path, want := range map[string]int{api.NamespacesPath: 200, api.MapPath: 403} {
+		code, body := c.do("GET", path, "", map[string]string{"Authorization": "Bearer bob"})
+		if code != want || code == 200 && strings.TrimSpace(body) != `{"names":["kube-public"]}` {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
 	}
 }

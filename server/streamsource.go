@@ -3,15 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -76,8 +72,12 @@ func (s *StreamSource) Watch(ctx context.Context, k *stream.Kind, sel stream.Sel
 	if kind == nil {
 		return nil, apierrors.NewNotFound(k.GroupVersionResource.GroupResource(), sel.Name)
 	}
+	one := ""
+	if len(sel.Namespaces) == 1 {
+		one = sel.Namespaces[0] // several are picked out of a watch of all: only one watch has one order
+	}
 	o := storage.WatchOptions{
-		Selection:       storage.Selection{Namespace: sel.Namespace, Name: sel.Name, Labels: sel.Labels, Fields: sel.Fields},
+		Selection:       storage.Selection{Namespace: one, Name: sel.Name, Labels: sel.Labels, Fields: sel.Fields},
 		ResourceVersion: revision,
 		Bookmarks:       true,
 	}
@@ -125,13 +125,19 @@ func (w streamWatch) Next(ctx context.Context) (stream.Batch, error) {
 // an object that many faces show is printed once; not those of custom
 // resources, whose columns can change while the object stays.
 func streamKind(k *registry.Kind) *stream.Kind {
-	ages := ageColumns(k)
+	rows := k.FaceRows()
 	form := "row:" + k.GroupVersionResource().String()
-	row := func(obj runtime.Object) ([]byte, error) { return streamRow(k, ages, obj) }
+	row := func(obj runtime.Object) ([]byte, error) {
+		obj, err := served(k, obj)
+		if err != nil {
+			return nil, err
+		}
+		return rows.Encode(obj)
+	}
 	return &stream.Kind{
 		GroupVersionResource: k.GroupVersionResource(),
 		Namespaced:           k.Namespaced,
-		Columns:              streamColumns(k, ages),
+		Columns:              rows.Columns,
 		Row: func(item any) (json.RawMessage, error) {
 			if k.JSON {
 				return row(item.(*storage.Item).Object())
@@ -161,101 +167,4 @@ func wholeObject(k *registry.Kind, obj runtime.Object) ([]byte, error) {
 		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	}
 	return json.Marshal(obj)
-}
-
-func streamRow(k *registry.Kind, ages map[int]bool, obj runtime.Object) ([]byte, error) {
-	obj, err := served(k, obj)
-	if err != nil {
-		return nil, err
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return nil, fmt.Errorf("row of a %s: %w", k.Kind, err)
-	}
-	row := api.Row{
-		UID: string(m.GetUID()), Namespace: m.GetNamespace(), Name: m.GetName(),
-		State: api.StateOf(obj), Created: m.GetCreationTimestamp().Time, Labels: m.GetLabels(),
-		Cells: []any{m.GetName(), timeCell(m.GetCreationTimestamp())},
-	}
-	if owner := metav1.GetControllerOf(m); owner != nil {
-		row.Owner = owner.Kind + "/" + owner.Name
-	}
-	if k.Row != nil {
-		row.Cells = k.Row(obj)
-		for i, cell := range row.Cells {
-			if words, ok := cell.(registry.Words); ok {
-				cell = words(time.Now())
-			}
-			if ages[i] {
-				cell = timeCell(cell)
-			}
-			row.Cells[i] = cell
-		}
-	}
-	return json.Marshal(row)
-}
-
-func streamColumns(k *registry.Kind, ages map[int]bool) []api.RowColumn {
-	if k.Row == nil {
-		return []api.RowColumn{{Name: "Name", Type: "string"}, {Name: "Age", Type: "age"}}
-	}
-	columns := make([]api.RowColumn, len(k.Columns))
-	for i, c := range k.Columns {
-		columns[i] = api.RowColumn{Name: c.Name, Type: c.Type, Priority: c.Priority, Description: c.Description}
-		if ages[i] {
-			columns[i].Type = "age"
-		}
-	}
-	return columns
-}
-
-// ageColumns finds the columns whose cells are times: kubectl's column
-// definitions call them strings, since by then they are words.
-func ageColumns(k *registry.Kind) map[int]bool {
-	ages := map[int]bool{}
-	for i, c := range k.Columns {
-		if c.Type == "date" {
-			ages[i] = true
-		}
-	}
-	if k.Row == nil || k.New == nil {
-		return ages
-	}
-	for i, cell := range k.Row(k.New()) {
-		switch cell.(type) {
-		case metav1.Time, *metav1.Time, metav1.MicroTime, *metav1.MicroTime, time.Time:
-			ages[i] = true
-		}
-	}
-	return ages
-}
-
-// timeCell makes a time of whatever type RFC 3339, and no time nothing. What a
-// row function has put into words already stays.
-func timeCell(cell any) any {
-	var t time.Time
-	switch c := cell.(type) {
-	case registry.Aged:
-		t = c.Since.Time
-	case metav1.Time:
-		t = c.Time
-	case *metav1.Time:
-		if c != nil {
-			t = c.Time
-		}
-	case metav1.MicroTime:
-		t = c.Time
-	case *metav1.MicroTime:
-		if c != nil {
-			t = c.Time
-		}
-	case time.Time:
-		t = c
-	default:
-		return cell
-	}
-	if t.IsZero() {
-		return nil
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 		{Group: "batch", Version: "v1", Resource: "jobs"}: {&batchv1.Job{Status: batchv1.JobStatus{StartTime: &ago}}, "5m", ""},
 	} {
 		k := kinds.Find(resource)
-		row, err := streamRow(k, ageColumns(k), tc.obj)
+		row, err := k.FaceRows().Encode(tc.obj)
 		if err != nil || !strings.Contains(string(row), `"`+cmp.Or(tc.face, tc.want)+`"`) {
 			t.Errorf("%s for the faces: %s (%v), want %s", resource.Resource, row, err, tc.want)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/gdamore/tcell/v2"
@@ -16,6 +17,8 @@ import (
 // Config is what the console is told.
 type Config struct {
 	REST *rest.Config
+	// Rows serves the row protocol for an API server that does not.
+	Rows http.Handler
 	// Namespace to begin with; empty is all.
 	Namespace string
 	// Command to begin with, as typed after ":"; empty is the pods.
@@ -60,7 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	a := newApp(cfg, k)
-	a.feed = client.NewFeed(cfg.REST, a.dirty)
+	a.feed = client.NewStream(cfg.REST, cfg.Rows, a.dirty)
 	return a.run(ctx, under)
 }
 

@@ -120,7 +120,7 @@ func (w *fakeWatch) Next(ctx context.Context) (Batch, error) {
 		}
 		b := Batch{Revision: strconv.Itoa(len(w.f.log)), Synced: !w.synced}
 		for _, e := range w.f.log[w.at:] {
-			if (w.s.Namespace == "" || w.s.Namespace == e.Namespace) && (w.s.Name == "" || strings.HasSuffix(e.UID, "/"+w.s.Name)) {
+			if (len(w.s.Namespaces) != 1 || w.s.Namespaces[0] == e.Namespace) && (w.s.Name == "" || strings.HasSuffix(e.UID, "/"+w.s.Name)) {
 				b.Events = append(b.Events, e)
 			}
 		}

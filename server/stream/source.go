@@ -48,11 +48,13 @@ type Kind struct {
 	Whole      func(object any) (json.RawMessage, error)
 }
 
-// Selection picks objects of a kind; the zero value picks all.
+// Selection picks objects of a kind; the zero value picks all. Of several
+// namespaces a Source may give more: what the user may not see is dropped.
 type Selection struct {
-	Namespace, Name string
-	Labels          labels.Selector
-	Fields          fields.Selector
+	Namespaces []string // none: all
+	Name       string
+	Labels     labels.Selector
+	Fields     fields.Selector
 }
 
 // Event is one object that came, changed, or went out of the selection.

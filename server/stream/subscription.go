@@ -128,15 +128,14 @@ func (s *subscription) follow(ctx context.Context, revision string) error {
 	}
 }
 
-// selection restricts the watch itself where it can be; several namespaces are
-// picked out of a watch of all, since only one watch has one order.
+// selection restricts the watch itself where it can be.
 func (s *subscription) selection(allowed scope) Selection {
 	sel := s.chosen
 	switch {
 	case sel.Name != "" && s.guard.kind.Namespaced && len(s.guard.view.Namespaces) > 0:
-		sel.Namespace = s.guard.view.Namespaces[0]
-	case !allowed.all && len(allowed.namespaces) == 1:
-		sel.Namespace = allowed.namespaces[0]
+		sel.Namespaces = s.guard.view.Namespaces
+	case !allowed.all:
+		sel.Namespaces = allowed.namespaces
 	}
 	return sel
 }

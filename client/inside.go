@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/gorilla/websocket"
+
+	"orrery.dev/api"
+)
+
+// dialInside opens a websocket to a handler of this process, by a pipe that nobody
+// else can reach. The handler's request ends with ctx; work waits for it.
+func dialInside(ctx context.Context, h http.Handler, work *sync.WaitGroup) (*websocket.Conn, error) {
+	near, far := net.Pipe()
+	handling := make(chan struct{})
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(handling)
+			h.ServeHTTP(w, r)
+		}),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	work.Go(func() { _ = server.Serve(&onePipe{conn: far}) })
+	dialer := websocket.Dialer{Subprotocols: []string{api.StreamProtocol},
+		NetDialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+	socket, answer, err := dialer.DialContext(ctx, (&url.URL{Scheme: "ws", Host: "inside", Path: api.StreamPath}).String(), nil)
+	if err == nil {
+		work.Go(func() { <-handling })
+		return socket, nil
+	}
+	_ = near.Close()
+	if errors.Is(err, websocket.ErrBadHandshake) {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		err = fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return nil, err
+}
+
+// onePipe listens for one connection, which is there.
+type onePipe struct{ conn net.Conn }
+
+func (l *onePipe) Accept() (net.Conn, error) {
+	if conn := l.conn; conn != nil {
+		l.conn = nil
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *onePipe) Close() error   { return nil }
+func (l *onePipe) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "pipe"} }
