@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"orrery.dev/api"
 	"orrery.dev/cluster"
@@ -143,9 +144,10 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		Components:         o.components,
 		Extra: o.extra(parts, map[string]http.Handler{
 			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: server.NewWhy(store, authz), api.JourneyPath: journeys, api.SpansPath: journeys,
-			api.UsagePath: usage,
+			api.UsagePath: usage, api.SignInPath: signInLinks(dashboard),
+			api.NamespacesPath: &server.Mine{Source: &server.StreamSource{Table: kinds, Store: store}, Rules: authz},
 		}),
-		Own:    []string{api.StreamPath, api.WhyPath, api.JourneyPath, api.SpansPath, api.UsagePath},
+		Own:    []string{api.StreamPath, api.WhyPath, api.JourneyPath, api.SpansPath, api.UsagePath, api.SignInPath, api.NamespacesPath},
 		Trace:  tracer,
 		Public: map[string]http.Handler{web.Prefix: dashboard},
 		Log:    log,
@@ -336,6 +338,10 @@ func (o *apiOptions) dashboard(authn *auth.Authenticator, api http.Handler) (*we
 	// All API servers of a cluster share the signing key, so they agree on what
 	// is derived from it.
 	key := sha256.Sum256(append([]byte("orrery dashboard sessions\x00"), raw...))
+	issuer, err := o.authn.oidc.forPages()
+	if err != nil {
+		return nil, err
+	}
 	return web.New(web.Config{
 		API: api,
 		Key: key[:],
@@ -347,7 +353,42 @@ func (o *apiOptions) dashboard(authn *auth.Authenticator, api http.Handler) (*we
 			if !ok {
 				return web.User{}, fmt.Errorf("this is not a token of this cluster")
 			}
-			return web.User{Name: response.User.GetName(), Groups: response.User.GetGroups()}, nil
+			return webUser(response.User), nil
 		},
+		As: func(ctx context.Context, u web.User) context.Context {
+			return auth.As(ctx, &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra})
+		},
+		OIDC: issuer,
+	})
+}
+
+func webUser(u user.Info) web.User {
+	return web.User{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+}
+
+// linkedFor is how long a session lasts whose user showed no certificate, so that
+// nothing else says how long they are to be believed.
+const linkedFor = time.Hour
+
+// signInLinks lets whoever the API server knows sign in with a browser, too.
+func signInLinks(dashboard *web.Dashboard) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := registry.UserFrom(r.Context())
+		if r.Method != http.MethodPost || who == nil || who.GetName() == user.Anonymous {
+			http.Error(w, "a link is for whoever asks by POST and is known", http.StatusForbidden)
+			return
+		}
+		ends := time.Now().Add(linkedFor)
+		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+			ends = r.TLS.PeerCertificates[0].NotAfter
+		}
+		link, err := dashboard.Link(webUser(who), ends)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(api.SignIn{Link: link})
 	})
 }

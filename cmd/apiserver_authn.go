@@ -2,11 +2,13 @@ package cmd
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"orrery.dev/cluster"
 	"orrery.dev/server/auth"
 	"orrery.dev/server/storage"
+	"orrery.dev/web"
 )
 
 // authnFlags say by what callers are known, beside certificates and the tokens of
@@ -80,6 +83,22 @@ func (a *authnFlags) given(prefix string) bool {
 }
 
 // open makes what the flags ask for, and adds it to the methods that are tried.
+// forPages is the issuer as the dashboard needs it; nil if there is none.
+func (o *oidcFlags) forPages() (*web.OIDC, error) {
+	if o.Issuer == "" {
+		return nil, nil
+	}
+	issuer := &web.OIDC{Issuer: o.Issuer, ClientID: o.ClientID}
+	if o.caFile != "" {
+		pool, err := cluster.ReadPool(o.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+		}
+		issuer.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 30 * time.Second}
+	}
+	return issuer, nil
+}
+
 // jwts is nil if there are no issuers.
 func (a *authnFlags) open(config *auth.Config, accountIssuers []string, store *storage.Store, log *slog.Logger) (jwts *auth.JWTs, err error) {
 	jwtConfig, err := a.jwtConfig(accountIssuers)

@@ -17,7 +17,9 @@ func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.renew(w, s)
-	asUser := r.Clone(r.Context())
+	ctx, done := d.live.request(r.Context(), s)
+	defer done()
+	asUser := r.Clone(ctx)
 	asUser.URL.Path = strings.TrimPrefix(r.URL.Path, forwardPrefix)
 	asUser.URL.RawPath = strings.TrimPrefix(r.URL.RawPath, forwardPrefix)
 	impersonate(asUser)
@@ -32,14 +34,16 @@ func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asUser.Header.Del("Cookie")
-	asUser.Header.Set("Authorization", "Bearer "+s.Token)
+	asUser.Header.Del("Authorization")
+	if s.User != nil {
+		asUser = asUser.WithContext(d.config.As(ctx, *s.User))
+	} else {
+		asUser.Header.Set("Authorization", "Bearer "+s.Token)
+	}
 	if r.TLS != nil {
 		asUser.TLS = withoutCertificates(r.TLS)
 	}
-	// Whatever the API answers is data here, never a page.
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	w.Header().Set("Cache-Control", "no-store")
-	d.config.API.ServeHTTP(w, asUser)
+	d.config.API.ServeHTTP(newGuard(ctx, w), asUser)
 }
 
 // impersonate makes headers of what a page says in the query, since websockets

@@ -14,30 +14,44 @@ import (
 // is SameSite=Strict already; this holds where that is not enough: sister
 // subdomains are the same site, and a websocket is not bound by the same-origin
 // policy at all.
-func fromOurPage(r *http.Request) error {
+func (d *Dashboard) fromOurPage(r *http.Request) error {
 	upgrade := r.Header.Get("Upgrade") != ""
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
-	origin := r.Header.Get("Origin")
+	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+	visit := safe && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, forwardPrefix)
 	switch {
+	case d.config.Loopback != "" && !d.isUs(r.Host):
+		// Another name that leads here: somebody has it in their hands where names lead.
+		return fmt.Errorf("this is not %s", r.Host)
 	case origin != "":
-		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+		if !sameOrigin(origin, r) {
 			return fmt.Errorf("request from another origin: %s", origin)
 		}
 	case upgrade || !safe:
 		// Every browser sends Origin with these, or says where they are from.
-		if r.Header.Get("Sec-Fetch-Site") != "same-origin" {
+		if site != "same-origin" {
 			return errors.New("request without an Origin header")
 		}
-	case strings.HasPrefix(r.URL.Path, forwardPrefix):
-		// A link from elsewhere into the API has no business here.
-		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-			return errors.New("request from another site")
-		}
+	case site != "" && site != "same-origin" && site != "none" && !visit:
+		// A link from elsewhere leads to the page, and to nothing else.
+		return errors.New("request from another site")
 	}
 	if !safe && r.ContentLength != 0 {
 		return allowedBody(r.Header.Get("Content-Type"))
 	}
 	return nil
+}
+
+// sameOrigin compares schemes, too, but cannot see TLS that ended before us.
+func sameOrigin(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host) && (u.Scheme == "https" || u.Scheme == "http" && r.TLS == nil)
+}
+
+// isUs knows a loopback page's own names.
+func (d *Dashboard) isUs(host string) bool {
+	_, port, _ := strings.Cut(d.config.Loopback, ":")
+	return host == d.config.Loopback || host == "localhost:"+port
 }
 
 // allowedBody takes the types that a form cannot send.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -17,7 +18,8 @@ const (
 	// no neighbouring site can plant one.
 	cookieName = "__Host-orrery-session"
 	// lifetime is how long a session lives unused; it is renewed when an hour
-	// of it is gone. maxLifetime is its end in any case.
+	// of it is gone. maxLifetime is its end in any case, if what it stands on does
+	// not end sooner.
 	lifetime    = 12 * time.Hour
 	renewBelow  = 11 * time.Hour
 	maxLifetime = 7 * 24 * time.Hour
@@ -25,20 +27,30 @@ const (
 	maxToken = 2800
 )
 
-var errNoSession = errors.New("not signed in, or the session has ended")
+var (
+	errNoSession = errors.New("not signed in, or the session has ended")
+	errTooLong   = errors.New("the token is too long for a cookie; use one of a service account")
+)
 
-// session is what the cookie carries.
+// session is what the cookie carries: a token, or else a user whom the server knew
+// by other means.
 type session struct {
-	Token   string    `json:"t"`
-	Began   time.Time `json:"b"`
-	Expires time.Time `json:"e"`
+	ID      string    `json:"i"`
+	Token   string    `json:"t,omitempty"`
+	User    *User     `json:"u,omitempty"`
+	Expires time.Time `json:"e"` // unless it is used
+	Ends    time.Time `json:"x"` // in any case
 }
 
 // seal encrypts and authenticates sessions.
 type seal struct{ aead cipher.AEAD }
 
-// sealContext ties a sealed text to its use, should the key have others.
-var sealContext = []byte("orrery dashboard session 1")
+// What a sealed text is for, so that none serves as another.
+const (
+	forSession = "orrery dashboard session 2"
+	forCode    = "orrery dashboard code 1"
+	forOIDC    = "orrery dashboard oidc 1"
+)
 
 func newSeal(key []byte) (*seal, error) {
 	if len(key) != 32 {
@@ -52,7 +64,7 @@ func newSeal(key []byte) (*seal, error) {
 	return &seal{aead}, err
 }
 
-func (s *seal) close(v session) (string, error) {
+func (s *seal) close(purpose string, v any) (string, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return "", err
@@ -61,34 +73,33 @@ func (s *seal) close(v session) (string, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, sealContext)), nil
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, []byte(purpose))), nil
 }
 
-func (s *seal) open(text string) (session, error) {
-	var v session
+func (s *seal) open(purpose, text string, v any) error {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(sealed) < s.aead.NonceSize() {
-		return v, errNoSession
+		return errNoSession
 	}
 	n := s.aead.NonceSize()
-	plain, err := s.aead.Open(nil, sealed[:n], sealed[n:], sealContext)
-	if err != nil || json.Unmarshal(plain, &v) != nil {
-		return v, errNoSession
+	plain, err := s.aead.Open(nil, sealed[:n], sealed[n:], []byte(purpose))
+	if err != nil || json.Unmarshal(plain, v) != nil {
+		return errNoSession
 	}
-	return v, nil
+	return nil
 }
 
 // session reads the request's session, if it has a good one.
 func (d *Dashboard) session(r *http.Request) (session, error) {
-	c, err := r.Cookie(cookieName)
+	var s session
+	c, err := r.Cookie(d.cookieName())
 	if err != nil {
-		return session{}, errNoSession
+		return s, errNoSession
 	}
-	s, err := d.seal.open(c.Value)
-	if err != nil {
+	if err := d.seal.open(forSession, c.Value, &s); err != nil {
 		return s, err
 	}
-	if now := d.now(); now.After(s.Expires) || now.After(s.Began.Add(maxLifetime)) {
+	if now := d.now(); now.After(s.Expires) || now.After(s.Ends) || d.live.over(s.ID) {
 		return s, errNoSession
 	}
 	return s, nil
@@ -96,33 +107,66 @@ func (d *Dashboard) session(r *http.Request) (session, error) {
 
 // renew sends a fresh cookie when the session has been used for a while.
 func (d *Dashboard) renew(w http.ResponseWriter, s session) {
-	if s.Expires.Sub(d.now()) < renewBelow {
-		_ = d.give(w, s) // the old cookie is good for some hours yet
+	if s.Expires.Sub(d.now()) < renewBelow && s.Expires.Before(s.Ends) {
+		_, _ = d.give(w, s) // the old cookie is good for some hours yet
 	}
 }
 
-func (d *Dashboard) give(w http.ResponseWriter, s session) error {
-	s.Expires = d.now().Add(lifetime)
-	value, err := d.seal.close(s)
+// begin gives the browser a session that it did not have before: whatever cookie
+// it came with is worth nothing afterwards.
+func (d *Dashboard) begin(w http.ResponseWriter, r *http.Request, s session) (session, error) {
+	if old, err := d.session(r); err == nil {
+		d.live.end(old)
+	}
+	s.ID = rand.Text()
+	if latest := d.now().Add(maxLifetime); s.Ends.IsZero() || s.Ends.After(latest) {
+		s.Ends = latest
+	}
+	return d.give(w, s)
+}
+
+// give sends the session's cookie, which lives on as if nothing had been used yet.
+func (d *Dashboard) give(w http.ResponseWriter, s session) (session, error) {
+	now := d.now()
+	if s.Expires = now.Add(lifetime); s.Expires.After(s.Ends) {
+		s.Expires = s.Ends
+	}
+	value, err := d.seal.close(forSession, s)
 	if err != nil {
-		return err
+		return s, err
 	}
-	http.SetCookie(w, cookie(value, int(lifetime/time.Second)))
-	return nil
+	http.SetCookie(w, d.cookie(d.cookieName(), value, s.Expires.Sub(now)))
+	return s, nil
 }
 
-func cookie(value string, maxAge int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode}
+// cookieName depends on the port where there is no TLS, and so no prefix: cookies
+// of a host are those of all its ports.
+func (d *Dashboard) cookieName() string {
+	if _, port, plain := strings.Cut(d.config.Loopback, ":"); plain {
+		return "orrery-session-" + port
+	}
+	return cookieName
 }
 
-// signIn takes {"token": "..."}.
+// cookie makes one that lives for a while; none at all takes it away.
+func (d *Dashboard) cookie(name, value string, life time.Duration) *http.Cookie {
+	seconds := int(life / time.Second)
+	if seconds <= 0 {
+		seconds = -1
+	}
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: seconds,
+		HttpOnly: true, Secure: d.config.Loopback == "", SameSite: http.SameSiteStrictMode}
+}
+
+// signIn takes {"token": "..."} or {"code": "..."}.
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Token string `json:"token"`
-	}
+	var body struct{ Token, Code string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil {
 		refuse(w, http.StatusBadRequest, "BadRequest", `the body must be {"token": "..."}`)
+		return
+	}
+	if body.Code != "" {
+		d.signInByCode(w, r, body.Code)
 		return
 	}
 	token := strings.TrimPrefix(strings.TrimSpace(body.Token), "Bearer ")
@@ -131,52 +175,99 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "BadRequest", "no token")
 		return
 	case len(token) > maxToken:
-		refuse(w, http.StatusBadRequest, "BadRequest", "the token is too long for a cookie; use one of a service account")
+		refuse(w, http.StatusBadRequest, "BadRequest", errTooLong.Error())
+		return
+	case d.config.Verify == nil:
+		refuse(w, http.StatusForbidden, "Forbidden", "tokens are not taken here: open the address that `orrery dashboard` prints")
 		return
 	}
-	user, err := d.config.Verify(r.Context(), token)
+	user, s, err := d.byToken(r.Context(), token)
 	if err != nil {
 		refuse(w, http.StatusUnauthorized, "Unauthorized", "the token is not valid here: "+err.Error())
 		return
 	}
-	now := d.now()
-	if err := d.give(w, session{Token: token, Began: now}); err != nil {
+	d.enter(w, r, user, s)
+}
+
+// byToken is the session of a token's owner; it ends with the token.
+func (d *Dashboard) byToken(ctx context.Context, token string) (User, session, error) {
+	if len(token) > maxToken {
+		return User{}, session{}, errTooLong
+	}
+	user, err := d.config.Verify(ctx, token)
+	return user, session{Token: token, Ends: tokenEnds(token)}, err
+}
+
+// tokenEnds reads the end of a token, which has been verified, if it tells one.
+func tokenEnds(token string) time.Time {
+	var claims struct {
+		Exp float64 `json:"exp"`
+	}
+	if parts := strings.Split(token, "."); len(parts) == 3 {
+		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(raw, &claims) == nil && claims.Exp > 0 {
+			return time.Unix(int64(claims.Exp), 0)
+		}
+	}
+	return time.Time{}
+}
+
+// enter begins a session and tells the page of it.
+func (d *Dashboard) enter(w http.ResponseWriter, r *http.Request, user User, s session) {
+	s, err := d.begin(w, r, s)
+	if err != nil {
 		refuse(w, http.StatusInternalServerError, "InternalError", err.Error())
 		return
 	}
-	d.tell(w, r, user, now.Add(lifetime))
+	d.tell(w, r, user, s)
 }
 
 // whoAmI asks the API server again, so that a revoked token ends here too.
 func (d *Dashboard) whoAmI(w http.ResponseWriter, r *http.Request) {
 	s, err := d.session(r)
-	if err != nil {
-		refuse(w, http.StatusUnauthorized, "Unauthorized", err.Error())
-		return
+	user := User{}
+	switch {
+	case err == nil && s.User != nil:
+		user = *s.User
+	case err == nil:
+		user, err = d.config.Verify(r.Context(), s.Token)
 	}
-	user, err := d.config.Verify(r.Context(), s.Token)
 	if err != nil {
-		http.SetCookie(w, cookie("", -1))
+		http.SetCookie(w, d.cookie(d.cookieName(), "", 0))
 		refuse(w, http.StatusUnauthorized, "Unauthorized", err.Error())
 		return
 	}
 	d.renew(w, s)
-	d.tell(w, r, user, s.Expires)
+	d.tell(w, r, user, s)
 }
 
-func (d *Dashboard) signOut(w http.ResponseWriter, _ *http.Request) {
-	http.SetCookie(w, cookie("", -1))
+// signOut ends the session, here at once: what is open in its name is closed.
+func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
+	if s, err := d.session(r); err == nil {
+		d.live.end(s)
+	}
+	http.SetCookie(w, d.cookie(d.cookieName(), "", 0))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (d *Dashboard) tell(w http.ResponseWriter, r *http.Request, user User, expires time.Time) {
+// tell says who is signed in, until when at most, and whether the cluster's API
+// server is another one than orrery's.
+func (d *Dashboard) tell(w http.ResponseWriter, r *http.Request, user User, s session) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(struct {
-		User
-		Expires  time.Time `json:"expires"`
+		Name     string    `json:"user"`
+		Groups   []string  `json:"groups,omitempty"`
+		Ends     time.Time `json:"ends"`
+		Foreign  bool      `json:"foreign,omitempty"`
 		Language string    `json:"language"`
-	}{user, expires, language(r.Header.Get("Accept-Language"))})
+	}{user.Name, user.Groups, s.Ends, d.config.Loopback != "", language(r.Header.Get("Accept-Language"))})
+}
+
+// ways tells the page how one can sign in here.
+func (d *Dashboard) ways(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]bool{"token": d.config.Verify != nil, "oidc": d.config.OIDC != nil})
 }
 
 // language is the one of our two that the browser would rather have. Readers of

@@ -361,6 +361,11 @@ func get(t *testing.T, web *httptest.Server, path string) (int, string) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer somebody")
+	return do(t, r)
+}
+
+func do(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -385,6 +390,14 @@ func TestOthersAreHandedOn(t *testing.T) {
 	}
 	if code, body := get(t, web, api.WhyPath+"?resource=pods&namespace=shop&name=one"); code != 200 || !strings.Contains(body, `"scheduling"`) {
 		t.Errorf("why: %d %s", code, body)
+	}
+	as, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.serve("admin", "shop").URL+api.NamespacesPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.Header.Set("Impersonate-User", "joe")
+	if code, body := do(t, as); code != 200 || !strings.Contains(body, `["bank","shop"]`) {
+		t.Errorf("namespaces of joe, to an admin: %d %s", code, body)
 	}
 	for _, path := range []string{api.MapPath, "/orrery/v2/other"} {
 		var status metav1.Status

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"orrery.dev/api"
 	"orrery.dev/server/stream"
@@ -29,9 +30,13 @@ const (
 
 // Server does for the faces what the API server of the cluster does not.
 type Server struct {
+	config     *rest.Config
+	home       string
+	log        *slog.Logger
 	source     *Source
 	hub        *stream.Hub
 	why, proxy http.Handler
+	others     remembered[string, *Server] // as whom we are asked to act
 }
 
 // New makes a Server that acts with cfg's rights; home is its namespace.
@@ -44,7 +49,7 @@ func New(cfg *rest.Config, home string, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{source: source, proxy: proxy}
+	s := &Server{config: cfg, home: home, log: log, source: source, proxy: proxy}
 	s.why = why.Handler(func(r *http.Request) why.Reader { return source.reads(r.Context()) })
 	s.hub = stream.New(stream.Config{Source: source, Authorizer: source, Log: log, User: func(r *http.Request) user.Info {
 		if us, err := s.User(r.Context()); err == nil {
@@ -64,8 +69,27 @@ func (s *Server) User(ctx context.Context) (user.Info, error) {
 	return &user.DefaultInfo{Name: answer.Status.UserInfo.Username, Groups: answer.Status.UserInfo.Groups}, nil
 }
 
+// as is the Server that acts as whom the request wants to be taken for: what goes on
+// to the API server says so itself, but not what is asked of it here.
+func (s *Server) as(r *http.Request) (*Server, error) {
+	who := rest.ImpersonationConfig{UserName: r.Header.Get(transport.ImpersonateUserHeader), Groups: r.Header.Values(transport.ImpersonateGroupHeader)}
+	if who.UserName == "" || !strings.HasPrefix(r.URL.Path, api.OwnPrefix) {
+		return s, nil
+	}
+	return s.others.get(fmt.Sprintf("%q", append(who.Groups, who.UserName)), func() (*Server, error) {
+		cfg := rest.CopyConfig(s.config)
+		cfg.Impersonate = who
+		return New(cfg, s.home, s.log)
+	})
+}
+
 // ServeHTTP answers what orrery's API server would, and hands on the rest.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s, err := s.as(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
 	switch {
 	case r.URL.Path == api.StreamPath:
 		s.Rows(w, r)

@@ -2,6 +2,7 @@
 // (by default the fake of this folder). It needs at least one node and one pod.
 import AxeBuilder from '@axe-core/playwright'
 import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
 import { base, grid, kube, launch, live, rowNamed, token, unique, using, visit } from './browser.js'
 
@@ -31,11 +32,34 @@ describe('sign-in', () => {
     await page.context().close()
   })
 
-  test('a token behind # signs in and leaves the address', async () => {
-    const page = await visit(browser, `/#token=${encodeURIComponent(token)}`, { signedIn: false })
+  test('a link signs in once, and its code leaves the address', async () => {
+    const link = execFileSync(process.env.ORRERY_BINARY, ['dashboard', '--no-browser'], { encoding: 'utf8' }).match(/#code=\S+/)[0]
+    const page = await visit(browser, '/' + link, { signedIn: false })
     await live(page)
-    assert.ok(!page.url().includes('token'))
+    assert.ok(!page.url().includes('code'))
     await page.context().close()
+    const again = await visit(browser, '/' + link, { signedIn: false })
+    await again.getByRole('alert').getByText('used already').waitFor()
+    await again.context().close()
+  })
+
+  test('beside any cluster, the page shows what it tells, and says what it cannot', async () => {
+    const beside = spawn(process.env.ORRERY_BINARY, ['dashboard', '--serve', '--no-browser'])
+    try {
+      const link = await new Promise((found) => beside.stdout.on('data', (text) => /http:\S+/.test(text) && found(String(text).match(/http:\S+/)[0])))
+      const context = await browser.newContext()
+      const page = await context.newPage()
+      await page.goto(link)
+      await live(page)
+      assert.ok(!page.url().includes('code'))
+      await page.goto(new URL('/ui/k/pods', link).href)
+      await page.getByRole('row').filter({ hasText: 'Running' }).first().waitFor()
+      await page.goto(new URL('/ui/map', link).href)
+      await page.getByText('API server is not orrery').waitFor()
+      await context.close()
+    } finally {
+      beside.kill()
+    }
   })
 })
 

@@ -112,7 +112,7 @@ func run(address, dist string, pods int) error {
 	running.Go(func() { invent(ctx, store, pods) })
 	h := &http.Server{Addr: address, Handler: front}
 	context.AfterFunc(ctx, func() { _ = h.Close() })
-	fmt.Printf("http://%s/ui/#token=admin\n", address)
+	fmt.Printf("http://%s/ui/\n", address)
 	err = h.ListenAndServe()
 	running.Wait()
 	return err

@@ -14,7 +14,12 @@ export const en = {
   'signIn.what': 'Cluster dashboard',
   'signIn.token': 'Bearer token',
   'signIn.go': 'Sign in',
-  'signIn.how': 'On a machine with an admin kubeconfig, this prints a token:',
+  'signIn.oidc': 'Sign in with single sign-on',
+  'signIn.or': 'or',
+  'signIn.how': 'Where you have a kubeconfig, this signs a browser in as its user:',
+  'session.ending': 'Your session ends in {time}.',
+  'session.again': 'Sign in again',
+  'foreign.map': 'This cluster’s API server is not orrery’s. The map shows what every cluster tells of itself: nodes, pods and leases. The inside of etcd, the health checks of components and their last calls need orrery’s API server.',
   'signIn.how2': 'Or paste the token of any service account. You will see what it may see:',
 
   'nav.label': 'Views',

@@ -15,7 +15,12 @@ export const zhTW: Record<Key, string> = {
   'signIn.what': '叢集儀表板',
   'signIn.token': 'Bearer token',
   'signIn.go': '登入',
-  'signIn.how': '在有管理員 kubeconfig 的機器上，以下指令會印出 token：',
+  'signIn.oidc': '以單一登入（SSO）登入',
+  'signIn.or': '或',
+  'signIn.how': '在有 kubeconfig 的機器上，以下指令會以其使用者的身分登入瀏覽器：',
+  'session.ending': '工作階段將於 {time} 後結束。',
+  'session.again': '重新登入',
+  'foreign.map': '此叢集的 API server 不是 orrery。架構圖只能顯示任何叢集都會提供的資訊：node、pod 與 lease。etcd 內部狀態、各元件的健康檢查與最近呼叫，需要 orrery 的 API server。',
   'signIn.how2': '或貼上任一 ServiceAccount 的 token，畫面只顯示它有權檢視的內容：',
 
   'nav.label': '檢視',

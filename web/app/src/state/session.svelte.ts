@@ -4,7 +4,8 @@ import { prefs } from './prefs.svelte'
 interface Session {
   user: string
   groups?: string[]
-  expires: string
+  ends: string
+  foreign?: boolean
   language: 'en' | 'zh-TW'
 }
 
@@ -13,15 +14,23 @@ class SessionState {
   phase = $state<'checking' | 'in' | 'out'>('checking')
   user = $state('')
   groups = $state.raw<string[]>([])
+  /** When the session ends, whatever is done in it. */
+  ends = $state(Infinity)
+  /** The API server is not orrery's: it can't show its own insides. */
+  foreign = $state(false)
+  /** What went wrong with the link that led here. */
+  problem = $state('')
+  private again: ReturnType<typeof setInterval> | undefined
 
   async begin(): Promise<void> {
     connection.onRefused = () => void this.check()
-    // "orrery dashboard" opens the page with a token behind the #, which
-    // browsers don't send; it must not stay in the history either.
-    const token = /^#token=(.+)$/.exec(location.hash)?.[1]
-    if (token) {
+    // "orrery dashboard" opens the page with a code behind the #, which browsers
+    // don't send, and which is good once; it must not stay in the history either.
+    const code = /^#code=(.+)$/.exec(location.hash)?.[1]
+    if (code) {
       history.replaceState(null, '', location.pathname + location.search)
-      if ((await this.signIn(decodeURIComponent(token))) === '') return
+      this.problem = await this.signIn({ code })
+      if (this.problem === '') return
     }
     await this.check()
   }
@@ -34,11 +43,11 @@ class SessionState {
   }
 
   /** signIn returns what went wrong, or "". */
-  async signIn(token: string): Promise<string> {
+  async signIn(by: { token: string } | { code: string }): Promise<string> {
     const answer = await fetch('/ui/session', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ token }),
+      body: JSON.stringify(by),
     }).catch((e: unknown) => String(e))
     if (typeof answer === 'string') return answer
     const body = await answer.json().catch(() => ({}))
@@ -56,13 +65,19 @@ class SessionState {
     this.user = s.user
     this.groups = s.groups ?? []
     if (!localStorage.getItem('orrery.language')) prefs.language = s.language
+    this.ends = Date.parse(s.ends)
+    this.foreign = s.foreign === true
     this.phase = 'in'
+    // The session lives on while it is used, and a websocket is no use of it.
+    clearInterval(this.again)
+    this.again = setInterval(() => void this.check(), 10 * 60_000)
     connection.start()
   }
 
   private leave(): void {
     this.phase = 'out'
     this.user = ''
+    clearInterval(this.again)
     connection.stop()
   }
 }

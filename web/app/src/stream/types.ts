@@ -4,6 +4,7 @@ export const streamPath = '/orrery/v1/stream'
 export const streamProtocol = 'v1.rows.orrery.dev'
 export const mapPath = '/orrery/v1/map'
 export const journeyPath = '/orrery/v1/journey'
+export const namespacesPath = '/orrery/v1/namespaces'
 
 export type State = 'ok' | 'progressing' | 'warning' | 'error' | 'terminating' | 'done' | 'unknown'
 
