@@ -132,6 +132,9 @@ func (c Config) rows() []row {
 	if c.Kinds != nil {
 		rows = append(rows, row{Plugin: paramRights(c.Reader, c.Kinds, c.Authorizer), always: true})
 	}
+	if c.Authorizer != nil {
+		rows = append(rows, row{Plugin: deviceRights(c.Reader, c.Authorizer), always: true})
+	}
 	if c.CheckGrant != nil {
 		rows = append(rows, row{Plugin: grantCheck(c.CheckGrant), always: true})
 	}

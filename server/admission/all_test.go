@@ -23,7 +23,7 @@ func TestAll(t *testing.T) {
 	}
 	const want = "NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds " +
 		"DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning " +
-		"ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator MutatingAdmissionPolicy MutatingAdmissionWebhook ServiceAddresses GrantCheck ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota"
+		"ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator MutatingAdmissionPolicy MutatingAdmissionWebhook ServiceAddresses DeviceRights GrantCheck ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota"
 	if got := strings.Join(names(chain), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
