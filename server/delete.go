@@ -36,6 +36,9 @@ func (c *call) delete() error {
 	if err != nil {
 		return err
 	}
+	if ignoresReadErrors(options) {
+		return c.deleteUnreadable(col, options)
+	}
 	obj, gone, err := c.remove(c.r.Context(), col, c.objectNamespace(), c.Name, options)
 	if err != nil {
 		return err
@@ -49,6 +52,35 @@ func (c *call) delete() error {
 		return c.reply(http.StatusOK, deletedStatus(c.kind, obj), statusKind)
 	}
 	return c.replyStored(code, obj)
+}
+
+func ignoresReadErrors(options *metav1.DeleteOptions) bool {
+	ignore := options.IgnoreStoreReadErrorWithClusterBreakingPotential
+	return ignore != nil && *ignore
+}
+
+// deleteUnreadable removes an object that stands in the way and cannot be read, for
+// those who may do so: nothing that is in it counts, neither finalizers nor what
+// depends on it.
+func (c *call) deleteUnreadable(col *storage.Collection, options *metav1.DeleteOptions) error {
+	ctx, k := c.r.Context(), c.kind.Hub()
+	c.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+	if err := c.authorize("unsafe-delete-ignore-read-errors"); err != nil {
+		return err
+	}
+	req := &admission.Request{
+		Operation: admission.Delete, Resource: c.GVR, Kind: k.GroupVersionKind, Namespace: c.Namespace, Name: c.Name,
+		Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
+	}
+	defer req.Finish(ctx, nil)
+	if err := c.admitDelete(ctx, req); err != nil {
+		return err
+	}
+	if err := col.DeleteUnreadable(ctx, c.objectNamespace(), c.Name, req.DryRun); err != nil {
+		return err
+	}
+	details := &metav1.StatusDetails{Group: c.kind.Group, Kind: c.kind.Plural, Name: c.Name}
+	return c.reply(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess, Details: details}, statusKind)
 }
 
 func deletedStatus(k *registry.Kind, obj runtime.Object) *metav1.Status {

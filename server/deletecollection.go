@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/server/storage"
 )
@@ -19,6 +20,10 @@ func (c *call) deleteCollection() error {
 	options, err := c.deleteOptions()
 	if err != nil {
 		return err
+	}
+	if ignoresReadErrors(options) {
+		return optionErrors("DeleteOptions", field.ErrorList{field.Invalid(field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true,
+			"is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
 	list, err := c.listOptions()
 	if err != nil {

@@ -62,7 +62,7 @@ func evictionDeletion(eviction *policyv1.Eviction, options *metav1.CreateOptions
 	}
 	typeOptions(deletion, "DeleteOptions")
 	switch {
-	case deletion.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *deletion.IgnoreStoreReadErrorWithClusterBreakingPotential:
+	case ignoresReadErrors(deletion):
 		path := field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential")
 		return nil, apierrors.NewInvalid(evictionKind.GroupKind(), eviction.Name, field.ErrorList{
 			field.Invalid(path, true, "can not be set for pod eviction, try after removing the option"),

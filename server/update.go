@@ -52,15 +52,15 @@ func (c *call) createByUpdate(w *change, obj runtime.Object) error {
 	if err := c.authorize("create"); err != nil {
 		return err
 	}
-	m, _ := meta.Accessor(obj)
-	if m.GetUID() != "" {
-		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(m.GetUID()))
-	}
-	m.SetResourceVersion("")
 	col, err := c.collection()
 	if err != nil {
 		return err
 	}
+	m, _ := meta.Accessor(obj)
+	if err := col.CheckAbsent(c.objectNamespace(), c.Name, uidPrecondition(m)); err != nil {
+		return err
+	}
+	m.SetResourceVersion("")
 	created, err := w.create(c.r.Context(), col, obj)
 	if err != nil {
 		return err

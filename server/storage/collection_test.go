@@ -418,6 +418,18 @@ func TestCorrupt(t *testing.T) {
 	if got, want := tell(next(t, w, 3)), []string{"ADDED a/x", "ADDED a/broken", "DELETED a/x"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	if err := c.DeleteUnreadable(t.Context(), "a", "broken", false); !apierrors.IsConflict(err) {
+		t.Errorf("one that can be read again: %v", err)
+	}
+	if err := c.DeleteUnreadable(t.Context(), "a", "x", false); err != nil {
+		t.Errorf("one that cannot: %v", err)
+	}
+	if kv, _, _ := m.Get(t.Context(), "/registry/pods/a/x"); kv != nil {
+		t.Error("it is still there")
+	}
+	if err := c.DeleteUnreadable(t.Context(), "a", "x", false); !apierrors.IsNotFound(err) {
+		t.Errorf("one that is gone: %v", err)
+	}
 }
 
 // TestOlder: a value of a version that is known is read as if it had been written

@@ -77,8 +77,13 @@ func checkPreconditions(gr schema.GroupResource, key string, p *metav1.Precondit
 	default:
 		return nil
 	}
-	return apierrors.NewConflict(gr, i.Name, fmt.Errorf(
-		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s", key, msg))
+	return errUnfit(gr, key, i.Name, msg)
+}
+
+// errUnfit is for an object that is not as the request needs it to be.
+func errUnfit(gr schema.GroupResource, key, name, why string) error {
+	return apierrors.NewConflict(gr, name, fmt.Errorf(
+		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s", key, why))
 }
 
 // errCorrupt is the answer for an object whose stored bytes cannot be read.

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/trace"
@@ -238,4 +239,34 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 			return nil, err
 		}
 	}
+}
+
+// DeleteUnreadable removes an object that is stored and cannot be read. One that can
+// is not touched.
+func (c *Collection) DeleteUnreadable(ctx context.Context, namespace, name string, dryRun bool) error {
+	gr, key := c.resource.GroupResource, c.key(namespace, name)
+	kv, _, err := c.store.backend.Get(ctx, key)
+	switch {
+	case err != nil:
+		return backendError(gr, "delete", err)
+	case kv == nil:
+		return apierrors.NewNotFound(gr, name)
+	}
+	if _, _, err := c.decode(ctx, kv); err == nil {
+		return errUnfit(gr, key, name, "unsafe deletion is not allowed because the object is decodable from storage")
+	}
+	if dryRun {
+		return nil
+	}
+	out, err := c.store.backend.Delete(ctx, key, kv.Mod)
+	if err == nil && !out.Done {
+		return errConflict(gr, name)
+	}
+	return backendError(gr, "delete", err)
+}
+
+// CheckAbsent compares what a client said about an object's identity with that of
+// none.
+func (c *Collection) CheckAbsent(namespace, name string, p *metav1.Preconditions) error {
+	return checkPreconditions(c.resource.GroupResource, c.key(namespace, name), p, &Item{Name: name})
 }
