@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/server/storage"
 )
@@ -106,7 +107,7 @@ func (c *call) getComponent() error {
 			return c.reply(http.StatusOK, componentStatus(c.r.Context(), p), c.kind.GroupVersionKind)
 		}
 	}
-	return apierrors.NewNotFound(c.kind.GroupResource(), c.Name)
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "componentstatus"}, c.Name) // in upstream's words
 }
 
 func (c *call) listComponents() error {

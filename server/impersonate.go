@@ -34,6 +34,7 @@ const (
 func (s *Server) impersonate(c *gin.Context) {
 	asked, err := impersonation(c.Request.Header)
 	if err != nil {
+		c.Header("X-Content-Type-Options", "nosniff")
 		s.refuse(c, err)
 		return
 	}

@@ -191,8 +191,12 @@ func (c *call) listKind() schema.GroupVersionKind {
 }
 
 func listMeta(page *storage.Page) metav1.ListMeta {
+	version := ""
+	if page.Revision > 0 { // else they are stored nowhere
+		version = strconv.FormatInt(page.Revision, 10)
+	}
 	return metav1.ListMeta{
-		ResourceVersion:    strconv.FormatInt(page.Revision, 10),
+		ResourceVersion:    version,
 		Continue:           page.Continue,
 		RemainingItemCount: page.Remaining,
 	}

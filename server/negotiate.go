@@ -51,15 +51,15 @@ func isProto(obj any) bool {
 
 // negotiate picks the encoding of the reply from the Accept header: the client's
 // first preference that can be served. forms: not only as it is but also as a
-// Table, or its metadata alone.
-func negotiate(r *http.Request, offered []string, forms bool) (mediaType, error) {
+// Table, or its metadata alone. streams are what could be had besides.
+func negotiate(r *http.Request, offered []string, forms bool, streams ...string) (mediaType, error) {
 	accept := r.Header.Values("Accept")
 	if len(accept) == 0 {
 		return mediaType{name: offered[0], pretty: wantsPretty(r)}, nil
 	}
 	clauses := parseAccept(strings.Join(accept, ","))
 	if !anyOffered(clauses, offered) {
-		return mediaType{}, errNoRepresentation(offered)
+		return mediaType{}, errNoRepresentation(append(offered, streams...))
 	}
 	for _, clause := range clauses {
 		if out, ok := clause.match(offered); ok && (forms || out.as != "Table") {

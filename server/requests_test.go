@@ -77,7 +77,7 @@ func TestBadRequests(t *testing.T) {
 			`the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
 		{"media type of a patch", "PATCH", maps + "/there", `{}`, nil, 415, "UnsupportedMediaType", `415: Unsupported Media Type`},
 		{"media type of the reply", "GET", maps, "", map[string]string{"Accept": "text/html"}, 406, "NotAcceptable",
-			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
+			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
 		{"form of the reply", "GET", maps, "", map[string]string{"Accept": "application/json;as=Table;v=v9;g=meta.k8s.io"}, 406, "NotAcceptable",
 			`only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
 		{"too large", "POST", maps, strings.Repeat(" ", maxBody+1), nil, 413, "RequestEntityTooLarge", `Request entity too large: limit is 3145728`},
@@ -227,6 +227,20 @@ func TestTable(t *testing.T) {
 	if code, body = c.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, only); code != 406 || status(t, body).Reason != metav1.StatusReasonNotAcceptable {
 		t.Errorf("a review as table: %d %s", code, body)
 	}
+	ended := pod("ended")
+	if _, err := c.client.CoreV1().Pods("default").Create(context.Background(), ended, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ended.Status.Phase = corev1.PodSucceeded
+	if _, err := c.client.CoreV1().Pods("default").UpdateStatus(context.Background(), ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/default/pods/ended"} {
+		_, body = c.do("GET", path, "", as)
+		if !strings.Contains(body, `"conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod has completed successfully."}],"object":`) || strings.Count(body, "Completed") != 1 {
+			t.Errorf("pod that has ended: %s", body)
+		}
+	}
 }
 
 func TestFormats(t *testing.T) {
@@ -368,6 +382,9 @@ func TestImpersonation(t *testing.T) {
 	// carol has no rights, so being her is refused.
 	if s := status(t, body); code != 403 || !strings.Contains(s.Message, `User "carol" cannot create resource "selfsubjectreviews"`) {
 		t.Errorf("%d %s", code, body)
+	}
+	if r := c.raw("GET", "/api/v1/pods", "", map[string]string{"Impersonate-Group": "dev"}); r.StatusCode != 400 || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("nobody in a group: %d %v", r.StatusCode, r.Header)
 	}
 	code, body = c.do("GET", "/api/v1/pods", "", map[string]string{"Authorization": "Bearer bob", "Impersonate-User": "admin"})
 	if s := status(t, body); code != 403 || s.Message != `pods is forbidden: User "bob" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope` {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -80,7 +82,8 @@ func (c *call) reviewToken() error {
 	answer, ok, err := c.s.Authenticator.AuthenticateRequest(probe)
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
 	if err != nil {
-		review.Status.Error = err.Error()
+		// Upstream asks another authenticator before, which knows a token of its own.
+		review.Status.Error = utilerrors.NewAggregate([]error{errors.New("invalid bearer token"), err}).Error()
 	}
 	if ok && answer != nil {
 		review.Status.User = audit.UserInfo(answer.User)
@@ -96,7 +99,7 @@ func (c *call) reviewSelf() error {
 		return err
 	}
 	// Of all reviews only this one has a beginning and nothing else.
-	review.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: metav1.Now().Rfc3339Copy(), ManagedFields: review.ManagedFields}
+	review.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: metav1.Now().Rfc3339Copy()}
 	review.Status.UserInfo = audit.UserInfo(c.user)
 	return c.answer(&review)
 }

@@ -283,7 +283,11 @@ func (c *call) negotiated() (mediaType, error) {
 	if c.sub != nil && c.sub.New != nil {
 		offered = c.s.encodings(&registry.Kind{New: c.sub.New})
 	}
-	out, err := negotiate(c.r, offered, c.hasForms())
+	var besides []string
+	if c.sub == nil && (c.Verb == "list" || c.Verb == "watch") {
+		besides = streamsOf(offered)
+	}
+	out, err := negotiate(c.r, offered, c.hasForms(), besides...)
 	streams := c.Verb == "watch" && c.s.CBOR && c.r.Header.Get("Accept") == typeCBOR+"-seq"
 	if err != nil && (c.kind.Unstructured() || streams) {
 		return out, errNotAcceptable(c.s.encodings(nil))

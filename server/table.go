@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +85,14 @@ func (c *call) rawCells(obj runtime.Object) []any {
 	return []any{m.GetName(), m.GetCreationTimestamp().UTC().Format(time.RFC3339)}
 }
 
+// marks are what a row says of an object beside its cells.
+func (c *call) marks(obj runtime.Object) []metav1.TableRowCondition {
+	if c.kind.Marks == nil || !c.hasOwnRow() {
+		return nil
+	}
+	return c.kind.Marks(obj)
+}
+
 func printCell(cell any) any {
 	switch t := cell.(type) {
 	case registry.Aged:
@@ -135,7 +144,7 @@ func (c *call) row(obj runtime.Object, include metav1.IncludeObjectPolicy) (meta
 }
 
 func (c *call) rowOf(served runtime.Object, include metav1.IncludeObjectPolicy) (row metav1.TableRow, err error) {
-	row.Cells = c.cells(served)
+	row.Cells, row.Conditions = c.cells(served), c.marks(served)
 	switch include {
 	case metav1.IncludeMetadata:
 		row.Object.Object, err = c.metadataOf(served)
@@ -225,6 +234,9 @@ func (c *call) replyPageAs(code int, page *storage.Page) error {
 		return err
 	}
 	table := c.table(listMeta(page), true)
+	if order := c.kind.Order; order != nil {
+		page.Items = slices.SortedFunc(slices.Values(page.Items), func(a, b *storage.Item) int { return order(a.Object(), b.Object()) })
+	}
 	if c.plainRows() {
 		return c.spliceRows(code, table, page, include)
 	}

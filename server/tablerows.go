@@ -34,7 +34,7 @@ func (c *call) spliceRows(code int, table *metav1.Table, page *storage.Page, inc
 	}
 	head = bytes.TrimSuffix(head, []byte("]}"))
 	size := len(head)
-	cells, objects := make([][]byte, len(page.Items)), make([][]byte, len(page.Items))
+	cells, marks, objects := make([][]byte, len(page.Items)), make([][]byte, len(page.Items)), make([][]byte, len(page.Items))
 	for i, item := range page.Items {
 		if cells[i], err = c.itemCells(item); err != nil {
 			return err
@@ -42,7 +42,14 @@ func (c *call) spliceRows(code int, table *metav1.Table, page *storage.Page, inc
 		if objects[i], err = c.rowObject(item, include); err != nil {
 			return err
 		}
-		size += len(cells[i]) + len(objects[i]) + len(`{"cells":,"object":},`)
+		if all := c.marks(item.Object()); len(all) > 0 {
+			text, err := json.Marshal(all)
+			if err != nil {
+				return err
+			}
+			marks[i] = append([]byte(`,"conditions":`), text...)
+		}
+		size += len(cells[i]) + len(marks[i]) + len(objects[i]) + len(`{"cells":,"object":},`)
 	}
 	c.streamJSON(code, size, func(w stringWriter) {
 		w.Write(head)
@@ -53,7 +60,7 @@ func (c *call) spliceRows(code int, table *metav1.Table, page *storage.Page, inc
 				row = append(row, ',')
 			}
 			row = fillHoles(append(row, `{"cells":`...), cells[i], now)
-			w.Write(append(row, `,"object":`...))
+			w.Write(append(append(row, marks[i]...), `,"object":`...))
 			w.Write(objects[i])
 			w.WriteString("}")
 		}

@@ -465,8 +465,13 @@ func TestNamespaceDeletion(t *testing.T) {
 		t.Fatalf("namespace: %+v %v", ns, err)
 	}
 	ns.Spec.Finalizers = nil
-	if _, err := namespaces.Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
+	if ns, err = namespaces.Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, m := range ns.ManagedFields {
+		if strings.Contains(string(m.FieldsV1.Raw), "f:status") {
+			t.Errorf("finalize came to own the status: %s", m.FieldsV1.Raw)
+		}
 	}
 	if _, err := namespaces.Get(ctx, "short", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("after finalize: %v", err)

@@ -123,7 +123,7 @@ func (f AuthorizationFlags) webhook() apiserver.AuthorizerConfiguration {
 // chain makes the links of a configuration, in order, behind the one that allows
 // system:masters everything.
 func (a *Authorizer) chain(config *apiserver.AuthorizationConfiguration) ([]link, error) {
-	chain := []link{{kind: "", name: "kubernetes.io/system-privileged-group", authorize: allowMasters, rules: mastersRules}}
+	chain := []link{{kind: "", name: "kubernetes.io/system-privileged-group", authorize: allowMasters, rules: noRule}}
 	for _, c := range config.Authorizers {
 		l := link{kind: string(c.Type), name: c.Name}
 		switch string(c.Type) {
@@ -187,13 +187,6 @@ func everyRule(context.Context, user.Info, string) ([]authorizer.ResourceRuleInf
 }
 
 func noRule(context.Context, user.Info, string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	return nil, nil, false, nil
-}
-
-func mastersRules(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		return everyRule(ctx, who, namespace)
-	}
 	return nil, nil, false, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"orrery.dev/api"
@@ -35,6 +36,17 @@ func podRow(p *corev1.Pod) []any {
 		p.Name, fmt.Sprintf("%d/%d", w.Ready, w.Total), w.Status, restarts(w), p.CreationTimestamp,
 		orElse(ip, none), orElse(p.Spec.NodeName, none), orElse(p.Status.NominatedNodeName, none), readinessGates(p),
 	}
+}
+
+// podMarks tells pods that have ended.
+func podMarks(p *corev1.Pod) []metav1.TableRowCondition {
+	text, ended := map[corev1.PodPhase]string{
+		corev1.PodSucceeded: "The pod has completed successfully.", corev1.PodFailed: "The pod failed.",
+	}[p.Status.Phase]
+	if !ended {
+		return nil
+	}
+	return []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase), Message: text}}
 }
 
 func restarts(w api.PodWords) any {

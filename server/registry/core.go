@@ -91,7 +91,7 @@ func namespaceKind(gv schema.GroupVersion) *Kind {
 				spec, owners := ns.Spec, ns.ManagedFields
 				*ns = *old.DeepCopy()
 				ns.Spec, ns.ManagedFields = spec, owners
-			}, api.ValidateNamespaceFinalize),
+			}, api.ValidateNamespaceFinalize).resetting("status"),
 		},
 	}.erase(gv)
 }

@@ -26,7 +26,7 @@ func podKind(gv schema.GroupVersion) *Kind {
 	return kind[corev1.Pod, corev1.PodList]{
 		Plural: "pods", Short: []string{"po"}, In: []string{"all"},
 		Validate: api.ValidatePod, Warn: api.WarnPod,
-		Columns: podColumns(), Row: podRow,
+		Columns: podColumns(), Row: podRow, Marks: podMarks,
 		Default:     api.DefaultPod,
 		Prepare:     preparePod,
 		GracePeriod: podGracePeriod,

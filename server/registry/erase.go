@@ -54,6 +54,8 @@ type kind[T, L any] struct {
 	UnknownField string
 	Columns      []Column
 	Row          func(*T) []any
+	Marks        func(*T) []metav1.TableRowCondition
+	Order        func(a, b *T) int
 	Sub          map[string]Subresource
 
 	Deprecated string // what clients are warned of
@@ -107,6 +109,12 @@ func (k kind[T, L]) eraseFuncs(row *Kind) {
 	}
 	if k.Row != nil {
 		row.Row = func(obj runtime.Object) []any { return k.Row(as[T](obj)) }
+	}
+	if k.Marks != nil {
+		row.Marks = func(obj runtime.Object) []metav1.TableRowCondition { return k.Marks(as[T](obj)) }
+	}
+	if k.Order != nil {
+		row.Order = func(a, b runtime.Object) int { return k.Order(as[T](a), as[T](b)) }
 	}
 	if k.Columns == nil {
 		row.Columns, row.Row = plainColumns, plainRow

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
 	"orrery.dev/api"
@@ -24,6 +26,9 @@ func flowcontrolKinds() []*Kind {
 			Plural: "flowschemas", Cluster: true,
 			Validate: api.ValidateFlowSchema,
 			Columns:  flowSchemaColumns(), Row: flowSchemaRow,
+			Order: func(a, b *flowcontrolv1.FlowSchema) int { // as they are tried
+				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+			},
 			Default: api.DefaultFlowSchema,
 			Prepare: flows.prepare,
 			Sub:     Sub{"status": flows.pure(api.ValidateFlowSchemaStatus)},

@@ -103,6 +103,10 @@ type Kind struct {
 	// writes it out as kubectl does ("5m"), the faces keep it ticking.
 	Columns []Column
 	Row     func(obj runtime.Object) []any
+	// Marks are what a row says of an object beside its cells: that it is done. Order
+	// is the order of rows, where that is not by name.
+	Marks func(obj runtime.Object) []metav1.TableRowCondition
+	Order func(a, b runtime.Object) int
 
 	// Decoded restores what protobuf loses, as the kind of an object within
 	// another; nil: nothing.
