@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -46,7 +47,28 @@ func newAnswer(r *http.Response, body []byte) Answer {
 	default:
 		a.Body = maskText(string(body))
 	}
+	port, _ := strconv.ParseFloat(r.Request.URL.Port(), 64)
+	a.Body = withoutPort(a.Body, port)
 	return a
+}
+
+// withoutPort masks the port that a server listens on.
+func withoutPort(v any, port float64) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			v[k] = withoutPort(inner, port)
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutPort(v[i], port)
+		}
+	case float64:
+		if v == port {
+			return "<port>"
+		}
+	}
+	return v
 }
 
 func isWatch(to *url.URL) bool {
