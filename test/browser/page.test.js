@@ -121,8 +121,11 @@ describe('actions', () => {
 
   test('scale and restart', () =>
     on('/', {}, async (page) => {
-      await open(page, `deployments.apps/${ns}/web`)
-      await act(page, 'scale')
+      // By the key that k9s has for it.
+      await page.goto(`${base}/ui/k/deployments.apps?ns=${ns}&q=^web$`)
+      await rowNamed(page, 'web').waitFor()
+      await grid(page).focus()
+      await page.keyboard.press('s')
       await page.getByLabel('Replicas').fill('3')
       await page.getByRole('dialog').getByRole('button', { name: 'Scale' }).click()
       await available(page, 'web', 3)

@@ -319,6 +319,10 @@ export const en = {
   'help.f.label': 'Label selector',
   'help.f.fuzzy': 'Letters of the name in order',
   'help.f.field': 'Field selector',
+  'help.scale': 'Scale; suspend or resume a CronJob',
+  'help.restart': 'Restart; drain a node',
+  'help.cordon': 'Cordon, uncordon a node',
+  'help.trigger': 'Run a CronJob now; files of a pod',
   'help.markAll': 'Mark all shown rows',
 
   'map.views': 'Parts of the map',

@@ -320,6 +320,10 @@ export const zhTW: Record<Key, string> = {
   'help.f.label': 'Label selector',
   'help.f.fuzzy': '名稱中依序出現的字母',
   'help.f.field': '欄位選擇器',
+  'help.scale': '調整數量；暫停或繼續 CronJob',
+  'help.restart': '重新啟動；清空節點',
+  'help.cordon': '停止或恢復節點排程',
+  'help.trigger': '立即執行 CronJob；Pod 的檔案',
   'help.markAll': '標記所有顯示的列',
 
   'map.views': '架構圖的各部分',

@@ -7,6 +7,7 @@
  *   cols   the table's columns (see lib/columns.ts)
  *   o t    the object in the inspector (pods/shop/cart-1, deployments.apps/shop/cart) and its tab
  *   as asg the user and groups that the page is seen as, if not as who is signed in
+ *   act    an action to begin with the object
  *   dock   the tabs of the dock; d is the one in front, from 0
  */
 const base = '/ui'
@@ -43,7 +44,7 @@ class Route {
 
   /** to is the address of another view, with what spans views kept. */
   to(path: string, extra: Record<string, string> = {}): string {
-    return this.with({ q: null, sort: null, cols: null, o: null, t: null, edit: null, wide: null, focus: null, view: null, ...extra }, path)
+    return this.with({ q: null, sort: null, cols: null, o: null, t: null, edit: null, act: null, wide: null, focus: null, view: null, ...extra }, path)
   }
 
   go(url: string, replace = false): void {
