@@ -231,6 +231,23 @@ describe('deleting', () => {
 })
 
 describe('tables', () => {
+  test('one websocket, whatever is shown, and of lists only rows travel', () =>
+    on('/', {}, async (page) => {
+      let sockets = 0
+      const wrong = []
+      page.on('websocket', (s) => {
+        sockets++
+        s.on('framereceived', ({ payload }) => /managedFields|last-applied-configuration|greeting-of-a-secret/.test(payload) && wrong.push(String(payload).slice(0, 200)))
+      })
+      await kube(page, 'POST', `${core}/configmaps`, configMap(unique('data'), { a: 'greeting-of-a-secret' }))
+      await page.reload()
+      for (const name of ['Architecture map', 'Pods', 'ConfigMaps', 'Nodes', 'Overview']) {
+        await page.getByRole('link', { name, exact: true }).first().click()
+        if (name.endsWith('s')) await rowNamed(page, /./).nth(1).waitFor()
+      }
+      assert.deepEqual([sockets, wrong], [1, []])
+    }))
+
   test('several namespaces at once, by picker and address', () =>
     on(`/k/pods?ns=shop,${ns}`, {}, async (page) => {
       for (const name of ['store-0', 'web-']) await rowNamed(page, name).first().waitFor()
