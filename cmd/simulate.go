@@ -247,7 +247,7 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 The simulated cluster is up; Ctrl-C stops it.
 
   kubectl      export KUBECONFIG=%s
-  dashboard    https://%s/ui/    sign in with the token of: orrery dashboard --token
+  dashboard    https://%s/ui/    sign in by: orrery dashboard
   console      orrery tui
 `, layout.Kubeconfig("admin"), o.address)
 		<-ctx.Done()

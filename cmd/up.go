@@ -408,7 +408,7 @@ The cluster is up.
 
   kubectl      export KUBECONFIG=%s
                (or: orrery kubectl ...)
-  dashboard    https://%s/ui/    sign in with the token of: orrery dashboard --token
+  dashboard    https://%s/ui/    sign in by: orrery dashboard
   console      orrery tui
 `, n.layout.Kubeconfig("admin"), net.JoinHostPort(n.nodeIP, "6443"))
 	if n.nodes > 1 {

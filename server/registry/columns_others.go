@@ -510,9 +510,6 @@ func priorityLevelColumns() []Column {
 
 func priorityLevelRow(l *flowcontrolv1.PriorityLevelConfiguration) []any {
 	var shares, queues, hand, length any = none, none, none, none
-	if e := l.Spec.Exempt; e != nil && e.NominalConcurrencyShares != nil {
-		shares = int64(*e.NominalConcurrencyShares)
-	}
 	if limited := l.Spec.Limited; limited != nil {
 		if limited.NominalConcurrencyShares != nil {
 			shares = int64(*limited.NominalConcurrencyShares)
