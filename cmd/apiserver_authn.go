@@ -227,13 +227,16 @@ func readTokens(file string) (authenticator.Token, error) {
 // proxyInfo is what extension API servers learn about front proxies.
 func (o *apiOptions) proxyInfo() map[string]any {
 	h := o.authn.headers
-	return map[string]any{
+	info := map[string]any{
 		"requestheader-allowed-names":        o.proxyNames,
 		"requestheader-username-headers":     h.User,
-		"requestheader-uid-headers":          h.UID,
 		"requestheader-group-headers":        h.Group,
 		"requestheader-extra-headers-prefix": h.ExtraPrefix,
 	}
+	if len(h.UID) > 0 {
+		info["requestheader-uid-headers"] = h.UID
+	}
+	return info
 }
 
 // accountFlags say how tokens of service accounts are made and checked.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,7 @@ func (o *OwnStore) ApplyCondition(ctx context.Context, resource schema.GroupReso
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(content, func(_ string, value any) bool { return value == "" }) // which says nothing
 	kind := o.fields.kinds.Stored(resource)
 	wanted := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": name}, "status": map[string]any{"conditions": []any{content}},
