@@ -242,8 +242,10 @@ func tokenError(err error) error {
 		return errors.New("service account token has expired")
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return errors.New("service account token is not valid yet")
-	case errors.Is(err, jwt.ErrTokenSignatureInvalid), errors.Is(err, jwt.ErrTokenUnverifiable):
-		return errInvalidToken
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid): // in the words of upstream's library
+		return errors.New("go-jose/go-jose: error in cryptographic primitive")
+	case errors.Is(err, jwt.ErrTokenUnverifiable):
+		return errors.New("invalid signature, no keys found")
 	}
 	return fmt.Errorf("token could not be validated: %w", err)
 }
