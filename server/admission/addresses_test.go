@@ -178,6 +178,13 @@ func TestServiceSpecialCases(t *testing.T) {
 	dry := request(Create, "services", newService("dry", corev1.ServiceTypeNodePort), nil)
 	dry.DryRun = true
 	wantError(t, run(t, p, dry), "")
+	late := request(Create, "services", newService("out-of-range", corev1.ServiceTypeNodePort, func(s *corev1.Service) { s.Spec.Ports[0].NodePort = -1 }), nil)
+	late.DryRun = true
+	wantError(t, run(t, p, late), "") // validation has the word
+	taken := newService("shared", corev1.ServiceTypeNodePort, func(s *corev1.Service) {
+		s.Spec.Ports = []corev1.ServicePort{{Name: "u", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "t", Port: 53, Protocol: corev1.ProtocolTCP, NodePort: dns.Spec.Ports[0].NodePort}}
+	})
+	wantError(t, run(t, p, request(Create, "services", taken, nil)), fmt.Sprintf(`Service "shared" is invalid: spec.ports[0].nodePort: Invalid value: %d: provided port is already allocated`, dns.Spec.Ports[0].NodePort))
 	if s := dry.Object.(*corev1.Service); s.Spec.ClusterIP == "" || s.Spec.Ports[0].NodePort == 0 || len(store.takenIPs()) != before {
 		t.Errorf("dry run: %+v", s.Spec)
 	}

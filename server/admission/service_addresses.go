@@ -405,9 +405,14 @@ func (w *assignment) assignPorts(t takenPorts, automatic bool) error {
 	spec := &w.service.Spec
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		asked := int(p.NodePort)
-		switch {
-		case asked != 0 && (slices.Contains(w.had.ports, asked) || slices.Contains(w.took.ports, asked)):
+		if p.NodePort == 0 && !automatic {
+			continue
+		}
+		if p.NodePort == 0 {
+			p.NodePort = sharedNodePort(spec.Ports, p.Port)
+		}
+		switch asked := int(p.NodePort); {
+		case slices.Contains(w.had.ports, asked) || slices.Contains(w.took.ports, asked):
 			// Held, or the same number for another protocol: validation sees
 			// to it that two ports of one protocol differ.
 		case asked != 0:
@@ -415,11 +420,7 @@ func (w *assignment) assignPorts(t takenPorts, automatic bool) error {
 				return invalidService(w.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
 			}
 			w.took.ports = append(w.took.ports, asked)
-		case automatic:
-			if shared := sharedNodePort(spec.Ports, i); shared != 0 {
-				p.NodePort = shared
-				continue
-			}
+		default:
 			port, err := t.takeAny()
 			if err != nil {
 				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
@@ -433,10 +434,10 @@ func (w *assignment) assignPorts(t takenPorts, automatic bool) error {
 
 // sharedNodePort is the node port of the same port for another protocol: DNS
 // has one number for TCP and UDP.
-func sharedNodePort(all []corev1.ServicePort, i int) int32 {
-	for j := range all {
-		if j != i && all[j].Port == all[i].Port && all[j].Protocol != all[i].Protocol && all[j].NodePort != 0 {
-			return all[j].NodePort
+func sharedNodePort(all []corev1.ServicePort, port int32) int32 {
+	for _, p := range all {
+		if p.Port == port && p.NodePort != 0 {
+			return p.NodePort
 		}
 	}
 	return 0

@@ -39,8 +39,9 @@ func RangeAllocations() schema.GroupResource { return core("rangeallocations") }
 
 // taken is a set of ports as bits, from the first of the range.
 type takenPorts struct {
-	bits *big.Int
-	r    PortRange
+	bits   *big.Int
+	r      PortRange
+	dryRun bool // what is out of the range is left to validation
 }
 
 func (t takenPorts) has(port int) bool { return t.bits.Bit(port-t.r.First) == 1 }
@@ -50,6 +51,9 @@ func (t takenPorts) set(port int, taken uint) { t.bits.SetBit(t.bits, port-t.r.F
 // take takes a particular port.
 func (t takenPorts) take(port int) error {
 	if port < t.r.First || port > t.r.Last {
+		if t.dryRun {
+			return nil
+		}
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", t.r)
 	}
 	if t.has(port) {
@@ -92,7 +96,9 @@ func (p ports) change(ctx context.Context, dryRun bool, f func(takenPorts) error
 		if err != nil {
 			return err
 		}
-		return f(p.read(o))
+		t := p.read(o)
+		t.dryRun = true
+		return f(t)
 	}
 	err := p.update(ctx, f)
 	if !apierrors.IsNotFound(err) {
