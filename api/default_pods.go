@@ -31,7 +31,6 @@ func DefaultPod(pod *corev1.Pod) {
 			}
 		}
 	}
-	defaultPodLevelResources(spec)
 	defaultPodIPs(&pod.Status)
 }
 
@@ -60,9 +59,11 @@ func requestWhatIsLimited(r *corev1.ResourceRequirements) {
 	}
 }
 
-// defaultPodLevelResources fills in what the pod as a whole asks for and may use from
-// what its containers do, if it says anything of that.
-func defaultPodLevelResources(spec *corev1.PodSpec) {
+// DefaultPodLevelResources fills in what the pod as a whole asks for and may use from
+// what its containers do, if it says anything of that. It is no default like the others:
+// it waits for the containers that admission adds, and is nobody's.
+func DefaultPodLevelResources(pod *corev1.Pod) {
+	spec := &pod.Spec
 	r := spec.Resources
 	if r == nil || len(r.Limits) == 0 && len(r.Requests) == 0 {
 		return

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -329,7 +331,9 @@ func ValidateNewEvent(e, old *corev1.Event) field.ErrorList {
 
 // validNewEvent wants an event without what the older form has.
 func validNewEvent(e *corev1.Event) field.ErrorList {
-	errs := validSeries(e.Series)
+	errs := apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, ValidateFinalizerNames(schema.GroupResource{Group: eventsv1.GroupName}, e.Finalizers)...)
+	errs = append(errs, validSeries(e.Series)...)
 	errs = append(errs, need(e.EventTime.IsZero(), field.NewPath("eventTime"), "")...)
 	errs = append(errs, refuse(e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning, field.NewPath("type"), "", "has invalid value: "+e.Type)...)
 	for _, f := range []struct {

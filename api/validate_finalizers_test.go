@@ -12,7 +12,9 @@ func TestValidateFinalizerNames(t *testing.T) {
 	if want := `metadata.finalizers[4]: Invalid value: "bad": name is neither a standard finalizer name nor is it fully qualified`; len(errs) != 1 || errs[0].Error() != want {
 		t.Errorf("got %v, want %s", errs, want)
 	}
-	if errs := ValidateFinalizerNames(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, names); len(errs) > 0 {
-		t.Errorf("in a group that takes any: %v", errs)
+	for _, group := range []string{"policy", APIRegistrationGroup} {
+		if errs := ValidateFinalizerNames(schema.GroupResource{Group: group}, names); len(errs) > 0 {
+			t.Errorf("in %s, which takes any: %v", group, errs)
+		}
 	}
 }

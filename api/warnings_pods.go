@@ -400,6 +400,40 @@ func (w *podWarnings) ports(check *podCheck) {
 	w.warnings = append(w.warnings, repeated...)
 }
 
+// SyncAppArmor gives containers the profiles that annotations of a new pod name, and
+// returns the warnings of those that should be fields.
+func SyncAppArmor(pod *corev1.Pod) []string {
+	spec := &pod.Spec
+	if spec.OS != nil && spec.OS.Name == corev1.Windows {
+		return nil
+	}
+	var whole *corev1.AppArmorProfile
+	if spec.SecurityContext != nil {
+		whole = spec.SecurityContext.AppArmorProfile
+	}
+	var warnings []string
+	eachContainer(spec, func(c *corev1.Container) {
+		key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+		told, ok := pod.Annotations[key]
+		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+			return
+		}
+		profile := appArmorOf(told)
+		if len(validAppArmor(profile, nil)) > 0 {
+			profile = nil
+		}
+		if profile != nil && equality.Semantic.DeepEqual(profile, whole) {
+			return
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s", field.NewPath("metadata", "annotations").Key(key), oldAppArmor))
+		if profile != nil {
+			fillPtr(&c.SecurityContext, corev1.SecurityContext{})
+			c.SecurityContext.AppArmorProfile = profile
+		}
+	})
+	return warnings
+}
+
 // appArmorOf is the profile that an annotation names; nil: none.
 func appArmorOf(told string) *corev1.AppArmorProfile {
 	file, local := strings.CutPrefix(told, corev1.DeprecatedAppArmorBetaProfileNamePrefix)

@@ -12,6 +12,28 @@ import (
 )
 
 // TestWarnings holds the warnings against what an upstream cluster says.
+func TestSyncAppArmor(t *testing.T) {
+	const warning = `metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: deprecated since v1.30; use the "appArmorProfile" field instead`
+	for name, c := range map[string]struct {
+		told, whole string
+		profile     string // of the container
+		want        []string
+	}{
+		"named":        {"unconfined", "", "Unconfined", []string{warning}},
+		"as the pod's": {"runtime/default", "{appArmorProfile: {type: RuntimeDefault}}", "", nil},
+		"none such":    {"other", "", "", []string{warning}},
+	} {
+		pod := read(t, `{metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/a: `+c.told+`}}, spec: {securityContext: `+c.whole+`, containers: [{name: a}]}}`, DefaultPod)
+		got, profile := SyncAppArmor(pod), ""
+		if s := pod.Spec.Containers[0].SecurityContext; s != nil {
+			profile = string(s.AppArmorProfile.Type)
+		}
+		if !slices.Equal(got, c.want) || profile != c.profile {
+			t.Errorf("%s: %q, profile %q; want %q, %q", name, got, profile, c.want, c.profile)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	pod := func(spec string) []string {
 		return WarnPod(read(t, "metadata: {name: p}\nspec: "+spec, DefaultPod), nil)

@@ -182,6 +182,7 @@ func (a *Agent) readManifest(file string) (*corev1.Pod, error) {
 // defaults, and the priority that admission gives.
 func defaultStatic(pod *corev1.Pod) {
 	api.DefaultPod(pod)
+	api.DefaultPodLevelResources(pod)
 	s := &pod.Spec
 	or(&s.PriorityClassName, "system-node-critical")
 	switch s.PriorityClassName {

@@ -46,6 +46,10 @@ func TestLocalAPIServices(t *testing.T) {
 	for _, name := range []string{"v1.", "v1.apps", "v2.autoscaling"} {
 		c.await(name, func() bool { return c.available(name) == "True Local" })
 	}
+	const local = `{"metadata":{"name":"v1.l.example.org"},"spec":{"group":"l.example.org","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`
+	if code, body := c.do("POST", "/apis/apiregistration.k8s.io/v1/apiservices", local, nil); code != 201 || !strings.Contains(body, "Local APIServices are always available") {
+		t.Errorf("made locally: %d %s", code, body)
+	}
 	c.define(gadgets)
 	c.await("one for the custom resources", func() bool { return c.available("v1.example.org") == "True Local" })
 	if code, body := c.do("DELETE", definitionsPath+"/gadgets.example.org", "", nil); code != 200 {

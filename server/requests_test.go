@@ -31,6 +31,7 @@ func TestBadRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const maps = "/api/v1/namespaces/default/configmaps"
+	long := strings.Repeat("a", 254)
 	const jsonPatch, mergePatch = "application/json-patch+json", "application/merge-patch+json"
 	tests := []struct {
 		name, method, path, body string
@@ -61,6 +62,14 @@ func TestBadRequests(t *testing.T) {
 			`ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required`},
 		{"bad name", "POST", maps, `{"metadata":{"name":"A_b"}}`, nil, 422, "Invalid",
 			`ConfigMap "A_b" is invalid: metadata.name: Invalid value: "A_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		{"too long by the declared rule", "POST", "/apis/resource.k8s.io/v1/deviceclasses", `{"metadata":{"generateName":"A_b","name":"` + long + `"}}`, nil, 422, "Invalid",
+			`DeviceClass.resource.k8s.io "` + long + `" is invalid: metadata.name: Invalid value: "` + long + `": must be no more than 253 bytes`},
+		{"name as it is generated from", "POST", "/apis/networking.k8s.io/v1/ipaddresses", `{"metadata":{"generateName":"a-"},"spec":{"parentRef":{"resource":"services","name":"s"}}}`, nil, 422, "Invalid",
+			`IPAddress.networking.k8s.io "a-" is invalid: [metadata.generateName: Invalid value: "a-": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff), metadata.name: Invalid value: "a-": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)]`},
+		{"older event", "POST", "/api/v1/namespaces/default/events", `{"metadata":{"finalizers":["bad"]},"involvedObject":{"namespace":"x"}}`, nil, 422, "Invalid",
+			`Event "" is invalid: involvedObject.namespace: Invalid value: "x": does not match event.namespace`},
+		{"newer event", "POST", "/apis/events.k8s.io/v1/namespaces/default/events", `{"type":"Normal","regarding":{"namespace":"x"}}`, nil, 422, "Invalid",
+			`Event "" is invalid: [involvedObject.namespace: Invalid value: "x": does not match event.namespace, metadata.name: Required value: name or generateName is required, eventTime: Required value]`},
 		{"other namespace", "POST", maps, `{"metadata":{"name":"a","namespace":"other"}}`, nil, 400, "BadRequest",
 			`the namespace of the provided object does not match the namespace sent on the request`},
 		{"taken name", "POST", maps, `{"metadata":{"name":"there"}}`, nil, 409, "AlreadyExists", `configmaps "there" already exists`},
@@ -188,6 +197,11 @@ func TestWarnings(t *testing.T) {
 	if got := reply.Header.Values("Warning"); reply.StatusCode != 201 || len(got) != 1 || got[0] != `299 - "unknown field \"spec\""` {
 		t.Errorf("%d %q", reply.StatusCode, got)
 	}
+	unrouted := c.raw("PATCH", "/api/v1/namespaces/default/endpoints/e", `{}`, map[string]string{"Content-Type": "application/json"})
+	defer unrouted.Body.Close()
+	if got := unrouted.Header.Values("Warning"); unrouted.StatusCode != 415 || len(got) != 0 {
+		t.Errorf("a patch of no type: %d %q", unrouted.StatusCode, got)
+	}
 }
 
 func TestTable(t *testing.T) {
@@ -218,7 +232,12 @@ func TestTable(t *testing.T) {
 	if !strings.HasPrefix(body, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":`) || strings.Contains(body, "containers") && !strings.Contains(body, "f:containers") {
 		t.Errorf("metadata: %s", body)
 	}
-	code, body := c.do("GET", "/api/v1/namespaces/default/pods/nothing", "", as)
+	const set = `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	code, body := c.do("POST", "/apis/apps/v1/namespaces/default/daemonsets", set, as)
+	if code != 201 || strings.Contains(body, `"annotations":`) {
+		t.Errorf("an annotation that is a field: %d %s", code, body)
+	}
+	code, body = c.do("GET", "/api/v1/namespaces/default/pods/nothing", "", as)
 	if s := status(t, body); code != 404 || s.Reason != metav1.StatusReasonNotFound {
 		t.Errorf("error as table: %s", body)
 	}

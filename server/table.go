@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -95,8 +96,6 @@ func (c *call) marks(obj runtime.Object) []metav1.TableRowCondition {
 
 func printCell(cell any) any {
 	switch t := cell.(type) {
-	case registry.Aged:
-		return t.Words(time.Now())
 	case registry.Words:
 		return t(time.Now())
 	case metav1.Time:
@@ -182,6 +181,10 @@ func (c *call) metadataOf(obj runtime.Object) (*metav1.PartialObjectMetadata, er
 	version := c.out.version
 	if version == "" {
 		version = "meta.k8s.io/v1"
+	}
+	if hidden := c.kind.FieldAnnotations; hidden != nil {
+		partial.Annotations = maps.Clone(partial.Annotations)
+		maps.DeleteFunc(partial.Annotations, func(key, _ string) bool { return slices.Contains(hidden, key) })
 	}
 	partial.TypeMeta = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: version}
 	return partial, nil

@@ -58,7 +58,7 @@ func TestWords(t *testing.T) {
 		want string
 		face string // if it is another
 	}{
-		{Version: "v1", Resource: "events"}: {&corev1.Event{FirstTimestamp: ago, LastTimestamp: ago, Count: 3}, "5m (x3 over 5m)", ago.UTC().Format(time.RFC3339)},
+		{Version: "v1", Resource: "events"}: {&corev1.Event{FirstTimestamp: ago, LastTimestamp: ago, Count: 3}, "5m", ago.UTC().Format(time.RFC3339)},
 		{Version: "v1", Resource: "pods"}: {&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			RestartCount: 2, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago}},
 		}}}}, "2 (5m ago)", ""},

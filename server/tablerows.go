@@ -107,7 +107,7 @@ func encodeCells(cells []any) ([]byte, error) {
 			cell = *p
 		}
 		switch t := cell.(type) {
-		case registry.Words, registry.Aged:
+		case registry.Words:
 			return nil, nil
 		case metav1.Time:
 			if !t.IsZero() {

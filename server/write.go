@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -113,10 +113,8 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	if req.Name == "" {
 		req.Name = m.GetName()
 	}
+	req.Settle = func() { w.settle(ctx, obj) }
 	return w.admitAndStore(ctx, req, func() (*storage.Item, error) {
-		if m.GetName() == "" && m.GetGenerateName() != "" {
-			m.SetName(generateName(m.GetGenerateName()))
-		}
 		if err := w.validateCreate(ctx, obj); err != nil {
 			return nil, err
 		}
@@ -137,6 +135,27 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 		}
 		return item, err
 	})
+}
+
+// settle names a new object and works out what follows from the rest of it, once it is
+// what admission has made of it.
+func (w *change) settle(ctx context.Context, obj runtime.Object) {
+	k := w.kind.Hub()
+	m, _ := meta.Accessor(obj)
+	if base := m.GetGenerateName(); m.GetName() == "" && base != "" {
+		m.SetName(base)
+		if !k.NamedByPrefix {
+			m.SetName(generateName(base))
+		}
+	}
+	if k.Sync != nil {
+		for _, text := range k.Sync(obj) {
+			w.warn(text)
+		}
+	}
+	if k.Prepare != nil {
+		k.Prepare(ctx, obj, nil)
+	}
 }
 
 // admitAndStore runs the mutating plugins, then store, and tells the plugins how
@@ -188,12 +207,21 @@ func generateName(base string) string {
 func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
-	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, k.NameRule(obj), field.NewPath("metadata"))
-	if !k.Unstructured() {
+	validMeta := func(name validation.ValidateNameFunc) field.ErrorList {
+		return validation.ValidateObjectMetaAccessor(m, k.Namespaced, name, field.NewPath("metadata"))
+	}
+	var errs field.ErrorList
+	if !k.OwnMeta {
+		errs = validMeta(k.NameRule(obj))
+	}
+	if !k.Unstructured() && !k.OwnMeta {
 		errs = append(errs, api.ValidateFinalizerNames(k.GroupResource(), m.GetFinalizers())...)
 	}
 	if check := w.validation(); check != nil {
 		errs = append(errs, check(obj, nil)...)
+	}
+	if k.OwnMeta && len(errs) == 0 {
+		errs = validMeta(path.ValidatePathSegmentName)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(k.GroupVersionKind.GroupKind(), m.GetName(), api.InOrder(dedupErrors(errs)))
@@ -405,9 +433,9 @@ func (w *change) validateUpdate(obj, old runtime.Object) error {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	o, _ := meta.Accessor(old)
-	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, anyPathSegment, path)
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, o, path)...)
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(m, k.Namespaced, path.ValidatePathSegmentName, at)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, o, at)...)
 	if check := w.validation(); check != nil {
 		errs = append(errs, check(obj, old)...)
 	}
@@ -435,15 +463,6 @@ func (c *call) view() *registry.Subresource {
 	}
 	view := c.kind.Hub().Sub[c.Subresource]
 	return &view
-}
-
-// anyPathSegment accepts every name that fits into a URL: the name of an object
-// that exists was validated when it was created.
-func anyPathSegment(name string, _ bool) []string {
-	if !validPathSegment(name) {
-		return []string{fmt.Sprintf("may not be %q or contain '/' or '%%'", name)}
-	}
-	return nil
 }
 
 // emptied reports whether the update removes the last thing that keeps an object

@@ -47,6 +47,9 @@ type Request struct {
 	Warn     func(text string)
 	Annotate func(key, value string)
 
+	// Settle, if set, is called when only settled plugins have yet to see the object.
+	Settle func()
+
 	finish []func(ctx context.Context, stored runtime.Object)
 	rounds
 }
@@ -153,6 +156,9 @@ func (c Chain) mutateAll(ctx context.Context, r *Request) error {
 		if err := c.mutate(ctx, r, false); err != nil {
 			return err
 		}
+	}
+	if r.Settle != nil {
+		r.Settle()
 	}
 	return c.mutate(ctx, r, true)
 }

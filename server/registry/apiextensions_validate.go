@@ -55,8 +55,7 @@ func validateDefinition(c, old *definition) field.ErrorList {
 			return field.ErrorList{field.InternalError(spec, err)}
 		}
 	}
-	var errs field.ErrorList
-	errs = append(errs, check.whole(spec)...)
+	errs := check.whole(spec)
 	if check.old != nil {
 		errs = append(errs, check.changes(spec)...)
 	}

@@ -115,7 +115,8 @@ func daemonSetKind(gv schema.GroupVersion) *Kind {
 			parts.prepare(d, old)
 			countTemplates(d, old)
 		},
-		Sub: Sub{"status": parts.sub(api.ValidateDaemonSetStatus)},
+		FieldAnnotations: []string{appsv1.DeprecatedTemplateGeneration},
+		Sub:              Sub{"status": parts.sub(api.ValidateDaemonSetStatus)},
 	}.erase(gv)
 }
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +58,7 @@ func signingRequestKind(gv schema.GroupVersion) *Kind {
 		},
 		Fixed:     []string{"spec"},
 		Fields:    func(r *csr) fields.Set { return fields.Set{"spec.signerName": r.Spec.SignerName} },
-		ValidName: anySegment,
+		ValidName: path.ValidatePathSegmentName,
 		Sub: Sub{
 			// The signer writes the certificate, the approver the verdict.
 			"status": view(readWrite, func(r, old *csr) {

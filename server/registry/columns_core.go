@@ -6,7 +6,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -168,12 +167,6 @@ func eventRow(e *corev1.Event) []any {
 	case count == 0:
 		count = 1
 	}
-	var seen any = last
-	if count > 1 {
-		seen = Aged{Since: last, Words: func(now time.Time) string {
-			return fmt.Sprintf("%s (x%d over %s)", api.Age(last.Time, now), count, api.Age(first.Time, now))
-		}}
-	}
 	component, host := e.Source.Component, e.Source.Host
 	if component == "" {
 		component, host = e.ReportingController, e.ReportingInstance
@@ -186,7 +179,7 @@ func eventRow(e *corev1.Event) []any {
 		object = strings.ToLower(e.InvolvedObject.Kind) + "/" + object
 	}
 	return []any{
-		seen, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, component,
+		last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, component,
 		strings.TrimSpace(e.Message), first, int64(count), e.Name,
 	}
 }

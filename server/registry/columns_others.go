@@ -324,8 +324,10 @@ func mutatingBindingRow(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
 
 func paramRef(r *admissionv1.ParamRef) string {
 	switch {
-	case r == nil:
+	case r == nil, r.Name == "" && r.Selector == nil:
 		return unset
+	case r.Name == "":
+		return r.Selector.String()
 	case r.Namespace == "":
 		return "*/" + r.Name
 	}
@@ -408,7 +410,7 @@ func leaseRow(l *coordinationv1.Lease) []any {
 }
 
 func runtimeClassColumns() []Column {
-	return []Column{nameColumn, text("Handler", "The runtime's name for it."), ageColumn}
+	return []Column{nameColumn, text("Handler", ""), ageColumn}
 }
 
 func runtimeClassRow(c *nodev1.RuntimeClass) []any {

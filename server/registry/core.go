@@ -5,6 +5,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,7 +81,7 @@ func namespaceKind(gv schema.GroupVersion) *Kind {
 		Columns:  namespaceColumns(), Row: namespaceRow,
 		Default:   api.DefaultNamespace,
 		Verbs:     []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-		ValidName: validLabelName,
+		ValidName: apivalidation.NameIsDNSLabel,
 		Prepare:   prepareNamespace,
 		Fields: func(ns *corev1.Namespace) fields.Set {
 			return fields.Set{"name": ns.Name, "status.phase": string(ns.Status.Phase)}
@@ -148,7 +149,7 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 	}
 	return kind[corev1.ReplicationController, corev1.ReplicationControllerList]{
 		Plural: "replicationcontrollers", Short: []string{"rc"}, In: []string{"all"}, Prefix: "controllers",
-		Validate: api.ValidateReplicationController, Warn: api.WarnReplicationController,
+		Validate: api.ValidateReplicationController, Warn: api.WarnReplicationController, ValidName: validFinalName,
 		Columns: replicaColumns(), Row: replicationControllerRow,
 		Default:         api.DefaultReplicationController,
 		OrphanByDefault: true,
@@ -223,7 +224,7 @@ const eventTTL = time.Hour
 func coreEvents() *Kind {
 	return kind[corev1.Event, corev1.EventList]{
 		Plural: "events", Short: []string{"ev"}, TTL: eventTTL, CreateOnUpdate: true,
-		Ungarbaged: true, ValidName: anySegment,
+		Ungarbaged: true, OwnMeta: true,
 		Validate: api.ValidateEvent,
 		Columns:  eventColumns(), Row: eventRow,
 		Fields: eventFields,

@@ -28,6 +28,7 @@ func podKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidatePod, Warn: api.WarnPod,
 		Columns: podColumns(), Row: podRow, Marks: podMarks,
 		Default:     api.DefaultPod,
+		Sync:        api.SyncAppArmor,
 		Prepare:     preparePod,
 		GracePeriod: podGracePeriod,
 		Fields:      podFields,
@@ -49,6 +50,11 @@ func podKind(gv schema.GroupVersion) *Kind {
 // preparePod starts a pod as Pending with its class of service. The status
 // belongs to /status from then on.
 func preparePod(pod, old *corev1.Pod) {
+	if old == nil {
+		api.DefaultPodLevelResources(pod)
+	} else {
+		keepPodLevelResources(pod, old)
+	}
 	podParts().prepare(pod, old)
 	if old == nil {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: api.QOSClass(pod)}
@@ -112,8 +118,17 @@ func preparePodResize(pod, old *corev1.Pod) {
 	copyResources(&pod.Spec.Containers, asked.Spec.Containers)
 	copyResources(&pod.Spec.InitContainers, asked.Spec.InitContainers)
 	pod.Spec.Resources = asked.Spec.Resources
+	keepPodLevelResources(pod, old)
+	api.DefaultPodLevelResources(pod)
 	pod.ResourceVersion, pod.ManagedFields = asked.ResourceVersion, asked.ManagedFields
 	podParts().prepare(pod, old)
+}
+
+// keepPodLevelResources of a pod for clients that do not know of them.
+func keepPodLevelResources(pod, old *corev1.Pod) {
+	if pod.Spec.Resources == nil {
+		pod.Spec.Resources = old.Spec.Resources.DeepCopy()
+	}
 }
 
 func copyResources(to *[]corev1.Container, from []corev1.Container) {

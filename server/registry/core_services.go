@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -21,7 +22,7 @@ func serviceKind(gv schema.GroupVersion) *Kind {
 		Columns: serviceColumns(), Row: serviceRow,
 		Default:        api.DefaultService,
 		CreateOnUpdate: true,
-		ValidName:      validLabelName,
+		ValidName:      apivalidation.NameIsDNSLabel,
 		Prepare: func(s, old *corev1.Service) {
 			parts.prepare(s, old)
 			if old != nil {

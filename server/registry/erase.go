@@ -37,11 +37,14 @@ type kind[T, L any] struct {
 	Decoded   func(*T)
 	Prepare   func(obj, old *T)
 	Author    func(obj *T, u user.Info) // stamps the creator's identity
+	Sync      func(obj *T) []string
 	Fixed     []string
 	Validate  func(obj, old *T) field.ErrorList
 	Warn      func(obj, old *T) []string
 	ValidName func(name string, prefix bool) []string
 	NamedBy   func(*T) func(name string, prefix bool) []string
+
+	OwnMeta, NamedByPrefix bool
 
 	NeedsRevision   bool // an update must carry a resourceVersion
 	CreateOnUpdate  bool
@@ -49,6 +52,8 @@ type kind[T, L any] struct {
 	GracePeriod     func(obj *T, asked *int64) int64
 	Ungarbaged      bool
 	DeleteWarning   string
+
+	FieldAnnotations []string
 
 	Fields       func(*T) fields.Set
 	UnknownField string
@@ -74,9 +79,9 @@ func (k kind[T, L]) erase(gv schema.GroupVersion) *Kind {
 		New: newObject[T], NewList: newObject[L], typed: true,
 		Store: k.Store, ToStored: k.ToStored, FromStored: k.FromStored,
 		Prefix: orElse(k.Prefix, k.Plural), TTL: k.TTL, JSON: k.JSON,
-		ValidName:             k.ValidName,
+		ValidName: k.ValidName, OwnMeta: k.OwnMeta, NamedByPrefix: k.NamedByPrefix,
 		NoUnconditionalUpdate: k.NeedsRevision, CreateOnUpdate: k.CreateOnUpdate, OrphanByDefault: k.OrphanByDefault,
-		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed, Ungarbaged: k.Ungarbaged, DeleteWarning: k.DeleteWarning, UnknownField: k.UnknownField,
+		Columns: k.Columns, Sub: k.Sub, Fixed: k.Fixed, FieldAnnotations: k.FieldAnnotations, Ungarbaged: k.Ungarbaged, DeleteWarning: k.DeleteWarning, UnknownField: k.UnknownField,
 	}
 	k.eraseFuncs(row)
 	return row
@@ -91,6 +96,9 @@ func (k kind[T, L]) eraseFuncs(row *Kind) {
 	}
 	if k.Prepare != nil || k.Author != nil {
 		row.Prepare = k.prepare
+	}
+	if k.Sync != nil {
+		row.Sync = func(obj runtime.Object) []string { return k.Sync(as[T](obj)) }
 	}
 	if k.Validate != nil {
 		row.Validate = func(obj, old runtime.Object) field.ErrorList { return k.Validate(as[T](obj), as[T](old)) }

@@ -105,8 +105,6 @@ func ageColumns(k *Kind) map[int]bool {
 func timeCell(cell any) any {
 	var t time.Time
 	switch c := cell.(type) {
-	case Aged:
-		t = c.Since.Time
 	case metav1.Time:
 		t = c.Time
 	case *metav1.Time:

@@ -49,12 +49,16 @@ type Kind struct {
 	// Default fills in unset fields of the served version, on every write and
 	// before Prepare. It must be idempotent.
 	Default func(obj runtime.Object)
-	// Prepare runs after decoding and defaulting, before admission. old is nil
+	// Prepare runs after decoding and defaulting, before admission and after what that
+	// changes. old is nil
 	// on create. It resets what clients may not set (status on the main
 	// resource, on create and on update) and bumps metadata.generation. The
 	// metadata that the server fills in (uid, name, creationTimestamp) is already
 	// there; the user comes in ctx, see WithUser.
 	Prepare func(ctx context.Context, obj, old runtime.Object)
+	// Sync makes older and newer fields of a new object say the same, after admission
+	// and before Prepare, and returns what the client is to be warned of.
+	Sync func(obj runtime.Object) []string
 	// Fixed are fields that an update leaves as they are, and that nobody comes to
 	// own by writing the object.
 	Fixed []string
@@ -70,6 +74,11 @@ type Kind struct {
 	ValidName func(name string, prefix bool) []string
 	// NamedBy is what ValidName is where it depends on the rest of the object.
 	NamedBy func(obj runtime.Object) func(name string, prefix bool) []string
+	// OwnMeta kinds check the metadata of what is created in Validate, if at all; the
+	// server only sees to it that the rest may be stored.
+	OwnMeta bool
+	// NamedByPrefix kinds have generateName for a name as it is.
+	NamedByPrefix bool
 
 	// UnconditionalUpdate lets an update carry no resourceVersion;
 	// CreateOnUpdate lets PUT create (and apply create, which all kinds allow).
@@ -82,6 +91,10 @@ type Kind struct {
 	// OrphanByDefault keeps dependents when a delete names no propagation
 	// policy (ReplicationController, Job, by long-standing behaviour).
 	OrphanByDefault bool
+
+	// FieldAnnotations are annotations that hold what was a field: forms of the metadata
+	// alone are without them.
+	FieldAnnotations []string
 
 	// Fields are the selectable fields beyond metadata.name and
 	// metadata.namespace. The set's keys are the same for every object.
@@ -129,13 +142,6 @@ type Kind struct {
 
 // Words is a cell whose text changes with the time, beyond an age.
 type Words func(now time.Time) string
-
-// Aged are words about the time since something: where there is a clock that
-// runs on, the time itself is shown.
-type Aged struct {
-	Words
-	Since metav1.Time
-}
 
 // Column is a column of the Table form.
 type Column = metav1.TableColumnDefinition

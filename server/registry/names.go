@@ -1,8 +1,8 @@
 package registry
 
 import (
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,11 +19,6 @@ func (k *Kind) NameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
 	return apivalidation.NameIsDNSSubdomain
 }
 
-// validLabelName wants names that are DNS labels.
-func validLabelName(name string, prefix bool) []string {
-	return apivalidation.NameIsDNSLabel(name, prefix)
-}
-
 // validIPName wants an address in its one canonical spelling.
 func validIPName(name string, _ bool) []string {
 	var messages []string
@@ -33,10 +28,11 @@ func validIPName(name string, _ bool) []string {
 	return messages
 }
 
-// anySegment takes every name that fits into a URL, whatever it is generated from.
-func anySegment(name string, prefix bool) []string {
+// validFinalName is the usual rule for names, of which it is not asked what they are
+// generated from.
+func validFinalName(name string, prefix bool) []string {
 	if prefix {
 		return nil
 	}
-	return path.IsValidPathSegmentName(name)
+	return content.IsDNS1123Subdomain(name)
 }

@@ -15,7 +15,7 @@ func networkingKinds() []*Kind {
 			Plural: "ipaddresses", Singular: "ipaddress", Short: []string{"ip"}, Cluster: true,
 			Validate: api.ValidateIPAddress,
 			Columns:  ipAddressColumns(), Row: ipAddressRow,
-			ValidName: validIPName,
+			ValidName: validIPName, NamedByPrefix: true,
 		}.erase(gv),
 		serviceCIDRKind(gv),
 	}

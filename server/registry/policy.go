@@ -15,7 +15,7 @@ func policyKinds() []*Kind {
 	}
 	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
 		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
-		Validate: api.ValidatePodDisruptionBudget, ValidName: anySegment,
+		Validate: api.ValidatePodDisruptionBudget, OwnMeta: true,
 		Columns: budgetColumns(), Row: budgetRow,
 		Prepare: parts.prepare,
 		Sub:     Sub{"status": parts.sub(api.ValidatePodDisruptionBudgetStatus)},

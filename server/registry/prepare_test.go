@@ -10,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +39,33 @@ func write[T any](t *testing.T, k *Kind, obj, old *T) *T {
 	}
 	k.Prepare(t.Context(), o, before)
 	return any(o).(*T)
+}
+
+// What the whole pod has follows from its containers when they are final, and stays if
+// a client drops it.
+func TestPodLevelResources(t *testing.T) {
+	k := row(t, "", "v1", "pods")
+	cpu, huge := resource.MustParse("1"), resource.MustParse("4Mi")
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": cpu}},
+		Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"hugepages-2Mi": huge}, Requests: corev1.ResourceList{"hugepages-2Mi": huge},
+		}}},
+	}}
+	defaulted := pod.DeepCopy()
+	k.Default(defaulted)
+	if len(defaulted.Spec.Resources.Limits) > 0 {
+		t.Errorf("by default: %v", defaulted.Spec.Resources)
+	}
+	made := write(t, k, pod, nil)
+	if limits := made.Spec.Resources.Limits; !limits["hugepages-2Mi"].Equal(huge) {
+		t.Errorf("made: %v", made.Spec.Resources)
+	}
+	dropped := made.DeepCopy()
+	dropped.Spec.Resources = nil
+	if got := write(t, k, dropped, made); got.Spec.Resources == nil || got.Generation != made.Generation {
+		t.Errorf("dropped: %v, generation %d", got.Spec.Resources, got.Generation)
+	}
 }
 
 func TestGenerationFollowsSpec(t *testing.T) {

@@ -30,7 +30,7 @@ func resourceKinds() []*Kind {
 	count := counted(func(s *resourcev1.ResourceSlice) *resourcev1.ResourceSliceSpec { return &s.Spec })
 	return []*Kind{
 		kind[resourcev1.DeviceClass, resourcev1.DeviceClassList]{
-			Plural: "deviceclasses", Cluster: true,
+			Plural: "deviceclasses", Cluster: true, ValidName: validFinalName,
 			Columns: nameAgeColumns(), Row: deviceClassRow,
 			Validate: func(c, old *resourcev1.DeviceClass) field.ErrorList {
 				return api.ValidateDeviceClass(c, old, compileSelector)
