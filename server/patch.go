@@ -85,6 +85,7 @@ func (c *call) patchType() (types.PatchType, error) {
 	case c.kind.Unstructured():
 		return "", errUnsupportedMediaType(offered)
 	}
+	c.warnings = nil // of the kind, which was not asked for by any route
 	return "", errNoSuchPatch()
 }
 

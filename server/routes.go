@@ -234,11 +234,6 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request, info *requ
 	if serve == nil {
 		return errMethodNotAllowed()
 	}
-	if c.Verb == "patch" && !k.Unstructured() {
-		if _, err := c.patchType(); err != nil { // which there is no route for
-			return err
-		}
-	}
 	if k.Deprecated != "" {
 		c.warn(k.Deprecated)
 		s.metrics.olds.WithLabelValues(k.Group, k.Version, k.Plural, info.Subresource, "").Set(1)

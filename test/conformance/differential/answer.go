@@ -140,6 +140,11 @@ func mask(key string, v any) any {
 		if masked[key] && (v != "" && v != "None" || built[key]) {
 			return "*"
 		}
+		if strings.Contains(v, "duplicate entries for key") { // which upstream finds in any order
+			all := strings.Split(v, "\n")
+			slices.Sort(all[1:])
+			v = strings.Join(all, "\n")
+		}
 		return maskText(v)
 	}
 	if masked[key] {
@@ -174,8 +179,10 @@ var (
 	ages    = regexp.MustCompile(`^(<invalid>|\d+s|\d+m(\d+s)?)$`)
 	records = regexp.MustCompile(`(ResourceVersion in record \(|ResourceVersion in object meta: |current: |"?resourceVersion\\?":\s?\\?")\d+`)
 	suffix  = regexp.MustCompile(`(Bad_|gen-)[a-z0-9]{5}\b`)
-	goTypes = regexp.MustCompile(`Go value of type \S+`)
+	goTypes = regexp.MustCompile(`Go (value|struct field \S+) of type \S+`)
 	service = regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)
+	demands = regexp.MustCompile(`capacity\[[^]]*\](\.requestPolicy: Forbidden|\.requestPolicy$)`) // which upstream finds in any order
+	nodes   = regexp.MustCompile(`:3\d{4}/`)
 	ports   = regexp.MustCompile(`(127\.0\.0\.1|192\.0\.2\.1):\d+`)
 )
 
@@ -185,8 +192,10 @@ func maskText(s string) string {
 	s = volumes.ReplaceAllString(s, "kube-api-access-*")
 	s = records.ReplaceAllString(s, "$1*")
 	s = suffix.ReplaceAllString(s, "$1*")
-	s = goTypes.ReplaceAllString(s, "Go value")
+	s = goTypes.ReplaceAllString(s, "Go $1")
 	s = service.ReplaceAllString(s, "<service>")
+	s = demands.ReplaceAllString(s, "capacity[*]$1")
+	s = nodes.ReplaceAllString(s, ":<node port>/")
 	s = ports.ReplaceAllString(s, "<server>")
 	return ages.ReplaceAllString(s, "<age>")
 }
