@@ -407,7 +407,6 @@ export const en = {
   'journey.time': 'Took',
   'journey.who': 'Who',
   'journey.what': 'What',
-  'journey.object': 'Object',
   'journey.waits': 'waits',
   'journey.bar': '{what}, {who}, after {at}, took {took}',
   'journey.hint': 'Point at a bar, or move with the arrow keys, to see what it was.',

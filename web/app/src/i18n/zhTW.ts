@@ -408,7 +408,6 @@ export const zhTW: Record<Key, string> = {
   'journey.time': '耗時',
   'journey.who': '誰',
   'journey.what': '做了什麼',
-  'journey.object': '物件',
   'journey.waits': '等待',
   'journey.bar': '{what}，{who}，{at} 後，耗時 {took}',
   'journey.hint': '將游標移到長條上，或用方向鍵移動，即可查看內容。',
