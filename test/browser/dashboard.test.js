@@ -130,6 +130,36 @@ describe('views', () => {
 })
 
 describe('an object', () => {
+  test('the journey of a change, from kubectl to running', () =>
+    on('/k/deployments.apps', {}, async (page) => {
+      const name = unique('journey')
+      const labels = { app: name }
+      await kube(page, 'POST', '/apis/apps/v1/namespaces/default/deployments', {
+        apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name },
+        spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec: { containers: [{ name: 'web', image: 'registry.example/web:1' }] } } },
+      })
+      await page.goto(`${base}/ui/k/deployments.apps?o=deployments.apps/default/${name}&t=journey`)
+      const chart = page.getByRole('group', { name: 'Journey' })
+      for (const stage of [/^create deployments, API server/, /^deployment, controllers/, /^create replicasets, API server/, /^create pods, API server/, /^schedule, scheduler/, /^admit, kubelet node-/, /^run container web, kubelet node-/]) {
+        await chart.getByRole('button', { name: stage }).first().waitFor()
+      }
+      await page.getByText(/^Done after/).waitFor()
+      await page.getByText(/ready \+/).first().waitFor()
+      // The keyboard goes from bar to bar, and each is explained.
+      await chart.getByRole('button', { name: /^create deployments, API server/ }).focus()
+      await page.locator('.detail', { hasText: 'etcd commit' }).waitFor()
+      await page.keyboard.press('ArrowRight')
+      await page.locator('.detail h3', { hasText: 'watch delivery' }).waitFor()
+      const { violations } = await new AxeBuilder({ page }).include('.inspector').setLegacyMode().options({ resultTypes: ['violations'] }).analyze()
+      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)}`), [])
+      await page.getByRole('button', { name: 'As a list' }).click()
+      await page.getByRole('row', { name: /scheduler schedule/ }).first().waitFor()
+      await kube(page, 'DELETE', `/apis/apps/v1/namespaces/default/deployments/${name}`)
+      // The map's parts tell what they did last.
+      await page.goto(`${base}/ui/map?focus=scheduler`)
+      await page.getByRole('complementary').getByText('schedule', { exact: true }).first().waitFor()
+    }))
+
   test('YAML follows the object', () =>
     on('/k/configmaps', {}, async (page) => {
       const name = unique('yaml')
