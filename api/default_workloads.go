@@ -124,9 +124,7 @@ func DefaultCronJob(c *batchv1.CronJob) {
 // DefaultHorizontalPodAutoscaler fills in an autoscaler.
 func DefaultHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	fillPtr(&h.Spec.MinReplicas, 1)
-	if len(h.Spec.Metrics) == 0 {
-		h.Spec.Metrics = []autoscalingv2.MetricSpec{cpuTarget(defaultCPUUtilization)}
-	}
+	defaultMetrics(&h.Spec)
 	b := h.Spec.Behavior
 	if b == nil {
 		return
@@ -146,5 +144,11 @@ func DefaultHorizontalPodAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 		b.ScaleDown.Policies = []autoscalingv2.HPAScalingPolicy{
 			{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
 		}
+	}
+}
+
+func defaultMetrics(spec *autoscalingv2.HorizontalPodAutoscalerSpec) {
+	if len(spec.Metrics) == 0 {
+		spec.Metrics = []autoscalingv2.MetricSpec{cpuTarget(defaultCPUUtilization)}
 	}
 }

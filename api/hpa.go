@@ -133,6 +133,9 @@ func HPAToV2(h *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.Horizonta
 	if p := h.Spec.TargetCPUUtilizationPercentage; p != nil {
 		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{cpuTarget(*p)}, out.Spec.Metrics...)
 	}
+	// A part of the conversion, so that who applies the older form and says nothing of
+	// metrics takes none away.
+	defaultMetrics(&out.Spec)
 	var current []autoscalingv1.MetricStatus
 	if takeAnnotation(out.Annotations, hpaCurrentMetrics, &current) {
 		for _, m := range current {

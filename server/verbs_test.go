@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -507,6 +508,26 @@ func TestPaging(t *testing.T) {
 
 // TestFieldsOfAnotherVersion selects events by the names that the newer group
 // has for what the older one stores.
+// TestApplyOlderVersion: who applies an older version of an object takes away nothing
+// that this version only implies.
+func TestApplyOlderVersion(t *testing.T) {
+	c := start(t)
+	const path = "/apis/autoscaling/v%s/namespaces/default/horizontalpodautoscalers/h?fieldManager=%s&force=true"
+	as := map[string]string{"Content-Type": "application/apply-patch+yaml"}
+	body := ""
+	for _, apply := range [][3]string{
+		{"1", "one", "maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}, targetCPUUtilizationPercentage: 50"},
+		{"2", "two", "maxReplicas: 4, minReplicas: 2"},
+		{"1", "one", "scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}"},
+	} {
+		manifest := "{apiVersion: autoscaling/v" + apply[0] + ", kind: HorizontalPodAutoscaler, metadata: {name: h}, spec: {" + apply[2] + "}}"
+		_, body = c.do("PATCH", fmt.Sprintf(path, apply[0], apply[1]), manifest, as)
+	}
+	if !strings.Contains(body, `"targetCPUUtilizationPercentage":50`) {
+		t.Errorf("applied: %s", body)
+	}
+}
+
 func TestFieldsOfAnotherVersion(t *testing.T) {
 	c := start(t)
 	ctx := context.Background()
