@@ -14,7 +14,10 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
@@ -142,6 +145,71 @@ func TestSpansOfComponents(t *testing.T) {
 		got := window.Journey("x", "", func(api.JourneyObject) bool { return true })
 		if len(got.Spans) != map[int]int{200: 1}[c.code] || len(got.Spans) == 1 && got.Spans[0].Node != c.node {
 			t.Errorf("%s for %s: %+v", c.who.GetName(), c.component, got.Spans)
+		}
+	}
+}
+
+func TestMilestones(t *testing.T) {
+	pod := func(node string, phase corev1.PodPhase, ready bool) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}
+		if ready {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		return p
+	}
+	deployment := func(available int32) *appsv1.Deployment {
+		return &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: available}}
+	}
+	for _, c := range []struct {
+		before, after runtime.Object
+		want          string
+	}{
+		{nil, pod("", corev1.PodPending, false), ""},
+		{pod("", corev1.PodPending, false), pod("n", corev1.PodPending, false), "scheduled"},
+		{pod("n", corev1.PodPending, false), pod("n", corev1.PodRunning, false), "running"},
+		{pod("n", corev1.PodPending, false), pod("n", corev1.PodRunning, true), "ready"},
+		{pod("n", corev1.PodRunning, true), pod("n", corev1.PodRunning, true), ""},
+		{pod("n", corev1.PodRunning, true), pod("n", corev1.PodFailed, false), "failed"},
+		{deployment(0), deployment(1), "complete"},
+		{deployment(1), deployment(1), ""},
+		{nil, &corev1.Service{}, ""},
+	} {
+		if got := milestone(c.before, c.after); got != c.want {
+			t.Errorf("%+v to %+v is %q, not %q", c.before, c.after, got, c.want)
+		}
+	}
+}
+
+func TestWhatBeginsAJourney(t *testing.T) {
+	object := func(generation int64, deleted bool) runtime.Object {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
+		if deleted {
+			d.DeletionTimestamp = &metav1.Time{}
+		}
+		return d
+	}
+	for _, c := range []struct {
+		verb, sub, agent string
+		before, after    runtime.Object
+		want             bool
+	}{
+		{"create", "", "kubectl/v1", nil, object(1, false), true},
+		{"create", "", "orrery/kube-controller-manager/deployment-controller", nil, object(1, false), true},
+		{"patch", "", "kubectl/v1", object(1, false), object(2, false), true},
+		{"patch", "", "kubectl/v1", object(1, false), object(1, false), false},
+		{"patch", "", "kubectl/v1", object(0, false), object(0, false), true}, // a kind without generations
+		{"update", "", "orrery/kube-controller-manager/deployment-controller", object(1, false), object(2, false), false},
+		{"update", "scale", "orrery/kube-controller-manager/horizontal-pod-autoscaler", object(1, false), object(2, false), true},
+		{"update", "status", "kubectl/v1", object(1, false), object(2, false), false},
+		{"delete", "", "kubectl/v1", object(1, false), object(2, true), true},
+		{"delete", "", "orrery/kubelet", object(2, true), object(2, true), false},
+		{"create", "eviction", "kubectl/v1", object(1, false), object(2, true), true},
+	} {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Header.Set("User-Agent", c.agent)
+		call := &call{requestInfo: &requestInfo{Verb: c.verb, Subresource: c.sub}, r: r}
+		if got := call.changes(c.before, c.after); got != c.want {
+			t.Errorf("%s %s by %s: %v", c.verb, c.sub, c.agent, got)
 		}
 	}
 }

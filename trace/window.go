@@ -314,6 +314,9 @@ func (w *Window) Journey(uid, change string, may func(api.JourneyObject) bool) a
 	j := api.Journey{Objects: []api.JourneyObject{}, Changes: []api.JourneyChange{}, Spans: []api.Span{}, Since: since}
 	allowed := map[string]bool{}
 	for _, o := range objects {
+		if o.Resource == "" {
+			continue // only others' spans are of interest to it
+		}
 		allowed[o.UID] = may(o)
 		switch {
 		case !allowed[o.UID] && o.UID == uid:
