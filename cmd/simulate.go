@@ -200,6 +200,18 @@ func connectAs(component string, layout cluster.Layout) (c simulatedClient, err 
 	return c, err
 }
 
+// leading starts a part again that has lost its lead, as a node would its pod:
+// the machine may have slept, or been too busy to renew a lease.
+func leading(part func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			if err := part(ctx); ctx.Err() != nil || !errors.Is(err, client.ErrLostLead) {
+				return err
+			}
+		}
+	}
+}
+
 // runSimulatedParts runs everything that is a client of the API.
 func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout cluster.Layout, faces simulatedFaces, o upOptions, log *slog.Logger) error {
 	scheduling, err1 := connectAs("kube-scheduler", layout)
@@ -214,10 +226,10 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 	}
 	parts := []func(context.Context) error{
 		scheduling.spans.Run, controlling.spans.Run, running.spans.Run,
-		func(ctx context.Context) error {
+		leading(func(ctx context.Context) error {
 			return scheduler.Run(ctx, scheduler.Config{Clients: scheduling.clients, LeaderElect: true, Log: log, Trace: scheduling.spans})
-		},
-		func(ctx context.Context) error {
+		}),
+		leading(func(ctx context.Context) error {
 			ca, err := os.ReadFile(layout.PKI("ca.crt"))
 			if err != nil {
 				return err
@@ -228,7 +240,7 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 			}
 			return controllers.Run(ctx, controllers.Config{REST: controlling.config, Trace: controlling.spans, LeaderElect: true, RootCA: ca, AccountToken: tokens,
 				SigningCert: layout.PKI("ca.crt"), SigningKey: layout.PKI("ca.key"), ServiceCIDR: o.serviceCIDR})
-		},
+		}),
 	}
 	agents, err := simulatedAgents(ctx, o.nodes, faces.streams, nodeagent.Config{Clients: running.clients, Server: faces.agents, Log: log, Trace: running.spans}, func(c *nodeagent.Config, number int) {
 		c.NodeName = fmt.Sprintf("node-%d", number)

@@ -14,7 +14,8 @@ let names = []
 before(async () => {
   browser = await launch()
   const page = await visit(browser)
-  for (let i = 0; i < spaces; i++) {
+  const there = (await kube(page, 'GET', '/api/v1/namespaces')).items.some((n) => n.metadata.name === 'load-0')
+  for (let i = 0; i < spaces && !there; i++) {
     const ns = `load-${i}`
     await kube(page, 'POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: ns } })
     await kube(page, 'POST', `/apis/apps/v1/namespaces/${ns}/deployments`, {
