@@ -312,9 +312,12 @@ func (w *Window) since() int64 {
 func (w *Window) Journey(uid, change string, may func(api.JourneyObject) bool) api.Journey {
 	objects, spans, since := w.family(uid)
 	j := api.Journey{Objects: []api.JourneyObject{}, Changes: []api.JourneyChange{}, Spans: []api.Span{}, Since: since}
-	allowed := map[string]bool{}
+	allowed, told := map[string]bool{}, map[string]bool{}
+	for _, r := range spans {
+		told[r.Object] = true
+	}
 	for _, o := range objects {
-		if o.Resource == "" {
+		if !told[o.UID] {
 			continue // only others' spans are of interest to it
 		}
 		allowed[o.UID] = may(o)
