@@ -81,7 +81,7 @@ async function heap(page) {
 
 describe(`${pods} pods on ${nodes} nodes`, () => {
   test('rows are there within a second, all are counted, and what travels is rows', async (t) => {
-    const page = await visit(browser)
+    const page = await visit(browser, '/kinds')
     let bytes = 0
     let leaked = ''
     page.on('websocket', (s) => s.on('framereceived', ({ payload }) => {
@@ -92,12 +92,11 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await live(page)
     for (const [kind, all] of [['Pods', pods], ['Nodes', nodes]]) {
       await page.getByRole('link', { name: kind, exact: true }).first().waitFor()
-      await page.waitForTimeout(12_000) // what the overview had open is let go
       const before = bytes
       const took = await page.evaluate(async (kind) => {
         const start = performance.now()
         ;[...document.querySelectorAll('nav a')].find((a) => a.textContent === kind).click()
-        while (!document.querySelector('[role=grid] .body .row')) await new Promise(requestAnimationFrame)
+        while (!document.querySelector(`[data-view=${kind.toLowerCase()}] .body .row`)) await new Promise(requestAnimationFrame)
         return performance.now() - start
       }, kind)
       await until('all rows', async () => (await count(page)) >= all)
