@@ -135,7 +135,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
 
   test('a page that shows none of it is idle', async (t) => {
     const page = await visit(browser, '/kinds')
-    await page.getByRole('cell', { name: 'Pod', exact: true }).first().waitFor()
+    await page.getByRole('link', { name: 'Pods', exact: true }).last().waitFor()
     await page.waitForTimeout(12_000)
     const stop = churn(page, 200)
     const { core } = await cost(page, 10_000)
