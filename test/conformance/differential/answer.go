@@ -182,7 +182,7 @@ var (
 	goTypes = regexp.MustCompile(`Go (value|struct field \S+) of type \S+`)
 	service = regexp.MustCompile(`\b10\.96\.\d+\.\d+\b`)
 	demands = regexp.MustCompile(`capacity\[[^]]*\](\.requestPolicy: Forbidden|\.requestPolicy$)`) // which upstream finds in any order
-	nodes   = regexp.MustCompile(`:3\d{4}/`)
+	nodes   = regexp.MustCompile(`(odePort\\?":|:)3\d{4}\b`)
 	ports   = regexp.MustCompile(`(127\.0\.0\.1|192\.0\.2\.1):\d+`)
 )
 
@@ -195,8 +195,8 @@ func maskText(s string) string {
 	s = goTypes.ReplaceAllString(s, "Go $1")
 	s = service.ReplaceAllString(s, "<service>")
 	s = demands.ReplaceAllString(s, "capacity[*]$1")
-	s = nodes.ReplaceAllString(s, ":<node port>/")
 	s = ports.ReplaceAllString(s, "<server>")
+	s = nodes.ReplaceAllString(s, "$1<node port>")
 	return ages.ReplaceAllString(s, "<age>")
 }
 
