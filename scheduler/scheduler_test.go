@@ -60,7 +60,7 @@ func TestAttemptSaysWhyNoNodeFits(t *testing.T) {
 	cordoned.Spec.Unschedulable = true
 	s := newTest([]*corev1.Node{tainted, cordoned, node("small", "1"), node("full", "4")}, on("full", pod("running", "3", 0)))
 	got := s.attempt(context.Background(), s.cache.snapshot(noSelectors{}), pod("new", "2", 0))
-	const want = "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 1 node(s) were unschedulable, 2 Insufficient cpu."
+	const want = "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 Insufficient cpu."
 	if got.node != nil || got.explain() != want {
 		t.Errorf("got  %q\nwant %q", got.explain(), want)
 	}

@@ -55,12 +55,12 @@ func taintToleration() Plugin {
 		Name: "TaintToleration",
 		Filter: func(_ *Snapshot, pod *corev1.Pod) func(*Node) Reason {
 			return func(n *Node) Reason {
-				taint, found := schedulinghelper.FindMatchingUntoleratedTaint(klog.Background(), n.Object.Spec.Taints, pod.Spec.Tolerations,
+				_, found := schedulinghelper.FindMatchingUntoleratedTaint(klog.Background(), n.Object.Spec.Taints, pod.Spec.Tolerations,
 					func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
 				if !found {
 					return fits
 				}
-				return Reason{Text: "node(s) had untolerated taint {" + taint.Key + ": " + taint.Value + "}", Final: true}
+				return Reason{Text: "node(s) had untolerated taint(s)", Final: true}
 			}
 		},
 		Score: func(_ *Snapshot, pod *corev1.Pod) func(*Node) int64 {
