@@ -49,7 +49,7 @@ describe('sign-in', () => {
       const link = await new Promise((found) => beside.stdout.on('data', (text) => /http:\S+/.test(text) && found(String(text).match(/http:\S+/)[0])))
       const context = await browser.newContext()
       const page = await context.newPage()
-      await page.goto(link)
+      await page.goto(link, { waitUntil: 'commit' }) // the address changes while it loads
       await live(page)
       assert.ok(!page.url().includes('code'))
       await page.goto(new URL('/ui/k/pods', link).href)
