@@ -65,9 +65,10 @@ func TestMapShowsLeaderFollowerAndAbsence(t *testing.T) {
 type readsPublic struct{}
 
 func (readsPublic) RulesFor(_ context.Context, _ user.Info, ns string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
-	rules := []authorizer.ResourceRuleInfo{&authorizer.DefaultResourceRuleInfo{Verbs: []string{"create"}}, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}, ResourceNames: []string{"one"}}}
+	rules := []authorizer.ResourceRuleInfo{&authorizer.DefaultResourceRuleInfo{Verbs: []string{"create"}}, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}, Resources: []string{"pods"}, ResourceNames: []string{"one"}},
+		&authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}, Resources: []string{"clustertrustbundles"}}}
 	if ns == "kube-public" {
-		rules = append(rules, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}})
+		rules = append(rules, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"list"}, Resources: []string{"pods"}})
 	}
 	return rules, nil, true, nil
 }

@@ -28,7 +28,7 @@ func (m *Mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, ns := range all {
 		// What it can't say of some authoriser does not hide what another one allows.
 		rules, _, _, _ := m.Rules.RulesFor(r.Context(), who, ns)
-		if slices.ContainsFunc(rules, lists) {
+		if slices.ContainsFunc(rules, m.lists) {
 			mine = append(mine, ns)
 		}
 	}
@@ -37,7 +37,8 @@ func (m *Mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(api.Namespaces{Names: mine})
 }
 
-func lists(r authorizer.ResourceRuleInfo) bool {
+// lists is about what is in namespaces: some of the rest everybody may list.
+func (m *Mine) lists(r authorizer.ResourceRuleInfo) bool {
 	verbs := r.GetVerbs()
-	return len(r.GetResourceNames()) == 0 && (slices.Contains(verbs, "list") || slices.Contains(verbs, "*"))
+	return len(r.GetResourceNames()) == 0 && m.Source.Table.Within(r.GetResources()) && (slices.Contains(verbs, "list") || slices.Contains(verbs, "*"))
 }

@@ -88,6 +88,24 @@ func (t *Table) Kinds() []*Kind {
 	return all
 }
 
+// Within reports whether a rule that names resources, or all, has to do with what is
+// in namespaces. What the table does not know may be.
+func (t *Table) Within(resources []string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.ContainsFunc(resources, func(resource string) bool {
+		known := false
+		for _, k := range t.kinds {
+			if k.Plural == resource {
+				if known = true; k.Namespaced {
+					return true
+				}
+			}
+		}
+		return !known
+	})
+}
+
 // Put adds rows, or replaces those of the same group, version and plural.
 func (t *Table) Put(kinds ...*Kind) {
 	t.mu.Lock()

@@ -210,7 +210,7 @@ func (s *Source) listsAnything(ctx context.Context, namespace string) (bool, err
 		return true, err
 	}
 	for _, rule := range answer.Status.ResourceRules {
-		if len(rule.ResourceNames) == 0 && (slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "*")) {
+		if len(rule.ResourceNames) == 0 && s.builtin.Within(rule.Resources) && (slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "*")) {
 			return true, nil
 		}
 	}
