@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -23,7 +25,8 @@ import (
 
 // fakeClients is client-go's fake API server, which reactors give the names and
 // UIDs that a real one hands out, and its rule that whoever writes the status
-// leaves the rest as it is.
+// leaves the rest as it is. A watch begins with all there is: here, nothing
+// else tells a controller what came between its list and its watch.
 func fakeClients(objs ...runtime.Object) *fake.Clientset {
 	set := fake.NewClientset(objs...)
 	var n atomic.Int64
@@ -58,6 +61,25 @@ func fakeClients(objs ...runtime.Object) *fake.Clientset {
 		status := reflect.ValueOf(update.GetObject()).Elem().FieldByName("Status")
 		reflect.ValueOf(now).Elem().FieldByName("Status").Set(status)
 		return true, now, set.Tracker().Update(update.GetResource(), now, update.GetNamespace())
+	})
+	kinds := map[schema.GroupVersionResource]schema.GroupVersionKind{}
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		kinds[resource] = kind
+	}
+	set.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := set.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		list, err := set.Tracker().List(action.GetResource(), kinds[action.GetResource()], action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		return true, w, meta.EachListItem(list, func(obj runtime.Object) error {
+			w.(*watch.RaceFreeFakeWatcher).Modify(obj)
+			return nil
+		})
 	})
 	return set
 }

@@ -80,17 +80,18 @@ func weight(reason string) int {
 	return 1
 }
 
-const untolerated = "node(s) had untolerated taint"
+// untolerated begins a reason that names the taint, as older schedulers do.
+const untolerated = "node(s) had untolerated taint {"
 
 // namedTaints puts the taints that nodes have where the scheduler names none.
 func namedTaints(counts map[string]int, nodes map[string][]*plugins.Node) {
 	for reason, about := range nodes {
-		if _, some := counts[untolerated+"(s)"]; some && strings.HasPrefix(reason, untolerated+" {") {
+		if _, some := counts[plugins.Untolerated]; some && strings.HasPrefix(reason, untolerated) {
 			counts[reason] = len(about)
 		}
 	}
-	if slices.ContainsFunc(slices.Collect(maps.Keys(counts)), func(reason string) bool { return strings.HasPrefix(reason, untolerated+" {") }) {
-		delete(counts, untolerated+"(s)")
+	if slices.ContainsFunc(slices.Collect(maps.Keys(counts)), func(reason string) bool { return strings.HasPrefix(reason, untolerated) }) {
+		delete(counts, plugins.Untolerated)
 	}
 }
 
@@ -154,6 +155,10 @@ func (f *facts) judge(pod *corev1.Pod) (map[string][]*plugins.Node, *api.Finding
 				continue
 			}
 			for text := range strings.SplitSeq(verdict.Text, plugins.Separator) {
+				if text == plugins.Untolerated {
+					taint := plugins.UntoleratedTaint(n, pod)
+					text = untolerated + taint.Key + ": " + taint.Value + "}"
+				}
 				by[text] = append(by[text], n)
 			}
 		}
@@ -209,7 +214,7 @@ func refusal(pod *corev1.Pod, t target, reason string, nodes []*plugins.Node) ap
 	if name, short := strings.CutPrefix(reason, "Insufficient "); short {
 		return noRoom(pod, t, corev1.ResourceName(name), nodes)
 	}
-	if taint, found := strings.CutPrefix(reason, untolerated+" {"); found {
+	if taint, found := strings.CutPrefix(reason, untolerated); found {
 		return taintRefusal(t, strings.TrimSuffix(taint, "}"), nodes)
 	}
 	node := "NODE"

@@ -48,6 +48,19 @@ func nodeName() Plugin {
 	}
 }
 
+// Untolerated is the reason of nodes with taints that keep a pod off.
+const Untolerated = "node(s) had untolerated taint(s)"
+
+// UntoleratedTaint is the first taint that keeps a pod off a node, or nil.
+func UntoleratedTaint(n *Node, pod *corev1.Pod) *corev1.Taint {
+	taint, found := schedulinghelper.FindMatchingUntoleratedTaint(klog.Background(), n.Object.Spec.Taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
+	if !found {
+		return nil
+	}
+	return &taint
+}
+
 // taintToleration keeps pods off nodes whose NoSchedule and NoExecute taints they
 // do not tolerate, and prefers nodes with few PreferNoSchedule taints.
 func taintToleration() Plugin {
@@ -55,12 +68,10 @@ func taintToleration() Plugin {
 		Name: "TaintToleration",
 		Filter: func(_ *Snapshot, pod *corev1.Pod) func(*Node) Reason {
 			return func(n *Node) Reason {
-				_, found := schedulinghelper.FindMatchingUntoleratedTaint(klog.Background(), n.Object.Spec.Taints, pod.Spec.Tolerations,
-					func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
-				if !found {
+				if UntoleratedTaint(n, pod) == nil {
 					return fits
 				}
-				return Reason{Text: "node(s) had untolerated taint(s)", Final: true}
+				return Reason{Text: Untolerated, Final: true}
 			}
 		},
 		Score: func(_ *Snapshot, pod *corev1.Pod) func(*Node) int64 {
