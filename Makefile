@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X github.com/containerd/containerd/v2/version.Version=2.4.2
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*' -not -path './test/clients/*')
-WEB_SOURCES := $(shell find web/app -type f -not -path '*/node_modules/*')
+WEB_SOURCES := $(shell find web/app client/words -type f -not -path '*/node_modules/*')
 
 .PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge pictures up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/api"
+	"orrery.dev/client/words"
 )
 
 // now is when the tests ask; the objects are two minutes old.
@@ -471,31 +472,20 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// catalogue is the English of the faces.
-var catalogue = func() map[string]string {
-	source, err := os.ReadFile("../web/app/src/i18n/why.en.ts")
-	if err != nil {
-		panic(err)
-	}
-	texts := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^  '(why\.[\w.]+)': '(.*)',$`).FindAllStringSubmatch(string(source), -1) {
-		texts[m[1]] = m[2]
-	}
-	return texts
-}()
-
-// inCatalogue checks that the faces have words for all that a chain says, and
-// that it has all that these words need.
+// inCatalogue checks that the faces have words for all that a chain says, in
+// every language, and that it has all that these words need.
 func inCatalogue(t *testing.T, w *api.Why) {
 	t.Helper()
 	check := func(key string, params map[string]string) {
-		text, ok := catalogue[key]
-		if !ok {
-			t.Errorf("no text for %s", key)
-		}
-		for _, hole := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(text, -1) {
-			if _, ok := params[hole[1]]; !ok {
-				t.Errorf("%s needs %q, and has %v", key, hole[1], params)
+		for _, language := range words.Languages {
+			text, ok := words.In(language)[key]
+			if !ok {
+				t.Errorf("no text for %s in %s", key, language)
+			}
+			for _, hole := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(text, -1) {
+				if _, ok := params[hole[1]]; !ok {
+					t.Errorf("%s in %s needs %q, and has %v", key, language, hole[1], params)
+				}
 			}
 		}
 	}
@@ -524,8 +514,10 @@ func TestCatalogue(t *testing.T) {
 			if m[2] != "" {
 				prefix = "why.mend."
 			}
-			if _, ok := catalogue[prefix+m[3]]; !ok && m[3] != "passed" {
-				t.Errorf("%s: no text for %s%s", file, prefix, m[3])
+			for _, language := range words.Languages {
+				if _, ok := words.In(language)[prefix+m[3]]; !ok && m[3] != "passed" {
+					t.Errorf("%s: no text for %s%s in %s", file, prefix, m[3], language)
+				}
 			}
 		}
 	}

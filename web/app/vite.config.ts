@@ -30,6 +30,6 @@ export default defineConfig({
   base: '/ui/',
   plugins: [svelte(), precompress()],
   build: { outDir: out, emptyOutDir: true, target: 'es2022', modulePreload: { polyfill: false }, assetsInlineLimit: 0, reportCompressedSize: false },
-  // npm run dev, against a server that runs elsewhere.
-  server: { proxy: { '/ui/k8s': { target: process.env.ORRERY_URL, ws: true, secure: false }, '/ui/session': { target: process.env.ORRERY_URL, secure: false } } },
+  // npm run dev, against a server that runs elsewhere; sentences are shared with the console.
+  server: { fs: { allow: ['.', '../../client/words'] }, proxy: { '/ui/k8s': { target: process.env.ORRERY_URL, ws: true, secure: false }, '/ui/session': { target: process.env.ORRERY_URL, secure: false } } },
 })
