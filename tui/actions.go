@@ -48,7 +48,7 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(objectActions(), changeActions(), textActions(), tableActions(), globalActions())
+	return slices.Concat(objectActions(), whyActions(), changeActions(), textActions(), tableActions(), globalActions())
 }
 
 func actionsByName() map[string]action {

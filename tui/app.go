@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"orrery.dev/api"
 	"orrery.dev/client"
+	sentences "orrery.dev/client/words"
 )
 
 // pane is what fills the middle of the screen. Its methods run on tview's
@@ -37,10 +39,12 @@ type app struct {
 	feed    client.Feed
 	theme   *theme
 	words   words
+	shared  sentences.Words // what both faces say
 	tv      *tview.Application
 	under   tcell.Screen
 	now     func() time.Time
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
+	ask     func(ctx context.Context, path string, query url.Values, answer any) error
 
 	stale     chan struct{} // one slot: a frame is wanted
 	painted   chan struct{} // one slot: it was made
@@ -76,8 +80,9 @@ type app struct {
 }
 
 func newApp(cfg Config, c *cluster) *app {
-	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now, plane: c.plane,
-		stale: make(chan struct{}, 1), painted: make(chan struct{}, 1),
+	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now, plane: c.plane, ask: c.ask,
+		shared: sentences.In(language(cfg.Language)),
+		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()
 	a.rights = newRights()

@@ -27,6 +27,7 @@ type health struct {
 	before map[string]uint64 // etcd's index at the last answer, by member
 	rate   map[string]float64
 	at     time.Time
+	found  *api.Troubles // nil if the API server does not tell
 }
 
 // watchedKinds are what the overview counts, in the order in which it shows
@@ -59,6 +60,10 @@ func (h *health) open(a *app) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	a.work.Go(func() { h.ask(ctx, a.plane) })
+	namespace := a.namespace
+	a.work.Go(func() {
+		h.askTroubles(ctx, func() (*api.Troubles, error) { return a.troubles(ctx, namespace) })
+	})
 	return func() {
 		cancel()
 		for _, s := range stops {
@@ -79,6 +84,26 @@ func (h *health) ask(ctx context.Context, plane func(context.Context) (api.Map, 
 		case <-ctx.Done():
 			return
 		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// askTroubles asks what does not run. A server that does not tell leaves it to
+// the rows.
+func (h *health) askTroubles(ctx context.Context, troubles func() (*api.Troubles, error)) {
+	for {
+		found, err := troubles()
+		if err != nil {
+			found = nil
+		}
+		h.mu.Lock()
+		h.found = found
+		h.mu.Unlock()
+		h.changed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(askAgain):
 		}
 	}
 }
@@ -127,6 +152,7 @@ type pulseState struct {
 	counts     []tally
 	nodes      []gridRow
 	wrong      []problem
+	unread     bool // there may be troubles that the user may not see
 }
 
 // part is a box of the control plane.
@@ -177,6 +203,9 @@ type problem struct {
 	row   *api.Row
 	text  string
 	state api.State
+	// trouble is the first link of its chain that is not passed, if the API
+	// server tells of it.
+	trouble *api.Trouble
 }
 
 // maxProblems bounds the list of what is wrong; the tallies have the rest.
@@ -189,6 +218,7 @@ func (h *health) state(link client.Link, now time.Time) pulseState {
 	for _, m := range h.plane.Etcd {
 		s.etcd = append(s.etcd, member{m, h.rate[m.ID]})
 	}
+	found := h.found
 	h.mu.Unlock()
 	for _, m := range s.etcd {
 		if m.state() != api.StateOK {
@@ -206,10 +236,20 @@ func (h *health) state(link client.Link, now time.Time) pulseState {
 		if v.Resource == "nodes" {
 			s.nodes = snap.rows
 		}
+		if found != nil && v.Resource != "nodes" {
+			continue // their chains tell more
+		}
 		for _, r := range snap.rows {
 			if r.state == api.StateError || r.state == api.StateWarning {
 				s.wrong = append(s.wrong, problem{kind: v.Resource, row: r.row, state: r.state, text: faultText(snap, r)})
 			}
+		}
+	}
+	if found != nil {
+		s.unread = len(found.Unread) > 0
+		for i := range found.Items {
+			t := &found.Items[i]
+			s.wrong = append(s.wrong, problem{kind: t.Object.Resource, state: whyState(t.State), trouble: t})
 		}
 	}
 	slices.SortStableFunc(s.wrong, func(x, y problem) int { return severity(x.state) - severity(y.state) })

@@ -21,7 +21,7 @@ func bindings() []binding {
 		{"global", ":", "command"}, {"global", "?", "help"}, {"global", "esc", "back"}, {"global", "[", "back"},
 		{"global", "]", "forward-view"}, {"global", "-", "last-view"}, {"global", "ctrl-a", "aliases"}, {"global", "ctrl-r", "refresh"},
 		{"global", "ctrl-e", "header"}, {"global", "ctrl-g", "crumbs"}, {"global", "ctrl-c", "quit"}, {"global", "/", "filter"},
-		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"},
+		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"}, {"global", "!", "pulse"},
 
 		{"table", "enter", "enter"}, {"table", "space", "mark"}, {"table", "ctrl-space", "mark-range"}, {"table", "M", "mark-range"},
 		{"table", "ctrl-\\", "clear-marks"}, {"table", "ctrl-w", "wide"}, {"table", "ctrl-t", "faults"}, {"table", "F2", "faults"},
@@ -30,7 +30,7 @@ func bindings() []binding {
 		{"table", "O", "sort-turn"},
 		{"table", "n", "copy-namespace"}, {"table", "y", "yaml"}, {"table", "d", "describe"}, {"table", "e", "edit"},
 		{"table", "v", "events"}, {"table", "ctrl-d", "delete"}, {"table", "J", "owner"}, {"table", "w", "warp"},
-		{"table", "0", "all-namespaces"},
+		{"table", "W", "why"}, {"table", "0", "all-namespaces"},
 		{"table", "1", "namespace-1"}, {"table", "2", "namespace-2"}, {"table", "3", "namespace-3"}, {"table", "4", "namespace-4"},
 		{"table", "5", "namespace-5"}, {"table", "6", "namespace-6"}, {"table", "7", "namespace-7"}, {"table", "8", "namespace-8"},
 		{"table", "9", "namespace-9"},
@@ -56,7 +56,10 @@ func bindings() []binding {
 		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
 		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
 		{"log", "p", "previous"}, {"log", "n", "next-match"}, {"log", "N", "previous-match"}, {"log", "x", "filter-log"},
-		{"pulse", "enter", "enter"}, {"map", "enter", "enter"},
+		{"pulse", "enter", "enter"}, {"map", "enter", "enter"}, {"pulse", "W", "why"}, {"why", "m", "copy-mend"},
+		{"pulse", "1", "problem-1"}, {"pulse", "2", "problem-2"}, {"pulse", "3", "problem-3"}, {"pulse", "4", "problem-4"},
+		{"pulse", "5", "problem-5"}, {"pulse", "6", "problem-6"}, {"pulse", "7", "problem-7"}, {"pulse", "8", "problem-8"},
+		{"pulse", "9", "problem-9"},
 	}
 }
 

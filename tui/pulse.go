@@ -41,10 +41,17 @@ func (p *pulse) refresh(now time.Time) {
 
 // enter opens the object that is wrong.
 func (p *pulse) enter() {
-	if p.at >= len(p.now.wrong) || p.now.wrong[p.at].row == nil {
+	if p.at >= len(p.now.wrong) {
 		return
 	}
 	w := p.now.wrong[p.at]
+	switch {
+	case w.trouble != nil:
+		p.app.showWhy(p.app.targetOfRef(w.trouble.Object))
+		return
+	case w.row == nil:
+		return
+	}
 	p.app.describe(target{kind: p.app.kinds.byPlural(w.kind), namespace: w.row.Namespace, name: w.row.Name})
 }
 
@@ -73,7 +80,11 @@ func (p *pulse) Draw(s tcell.Screen) {
 		p.tallyLine(&c, n)
 	}
 	c.y++
-	c.line(span{say("What is wrong now"), t.head}, span{fmt.Sprintf("  %d", len(p.now.wrong)), t.faint})
+	head := []span{{say("What is wrong now"), t.head}, {fmt.Sprintf("  %d", len(p.now.wrong)), t.faint}}
+	if p.now.unread {
+		head = append(head, span{"  " + p.app.shared.Say("why.unread", nil), t.state(api.StateWarning)})
+	}
+	c.line(head...)
 	p.problems(&c)
 }
 
@@ -131,18 +142,29 @@ func (p *pulse) problems(c *cursor) {
 	}
 	for i := p.top; i < min(len(p.now.wrong), p.top+room); i++ {
 		w := p.now.wrong[i]
-		style, about := t.state(w.state), ""
-		if w.row != nil {
-			about = w.row.Name
-			if w.row.Namespace != "" {
-				about = w.row.Namespace + "/" + about
-			}
-		}
+		style := t.state(w.state)
 		if i == p.at {
 			style = t.chosen
 		}
-		c.line(span{" " + glyphOf(w.state) + " " + padText(w.kind, 14) + " " + padText(about, 40) + " " + w.text, style})
+		number := " "
+		if i < 9 {
+			number = fmt.Sprint(i + 1) // the key that opens it
+		}
+		about, text := p.tell(w)
+		c.line(span{number + " " + glyphOf(w.state) + " " + padText(w.kind, 14) + " " + padText(about, 28) + " " + text, style})
 	}
+}
+
+// tell says which object a problem is about, and what is wrong.
+func (p *pulse) tell(w problem) (about, text string) {
+	switch {
+	case w.trouble != nil:
+		o := target{namespace: w.trouble.Object.Namespace, name: w.trouble.Object.Name}
+		return o.String(), p.app.shared.Say("why.link."+w.trouble.Link, nil) + ": " + p.app.shared.Finding(w.trouble.Finding)
+	case w.row != nil:
+		return target{namespace: w.row.Namespace, name: w.row.Name}.String(), w.text
+	}
+	return "", w.text
 }
 
 // cursor writes lines downwards until there is no more room.
@@ -180,6 +202,10 @@ func step(e *tcell.EventKey) int {
 		return -10
 	case e.Key() == tcell.KeyPgDn:
 		return 10
+	case e.Key() == tcell.KeyHome, e.Rune() == 'g' && e.Key() == tcell.KeyRune:
+		return -maxProblems
+	case e.Key() == tcell.KeyEnd, e.Rune() == 'G' && e.Key() == tcell.KeyRune:
+		return maxProblems
 	}
 	return 0
 }

@@ -2,7 +2,9 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +64,7 @@ type show struct {
 	app    *app
 }
 
-func newShow(t *testing.T, cfg Config, w, h int) *show {
+func newShow(t *testing.T, cfg Config, w, h int, changes ...func(*app)) *show {
 	t.Helper()
 	cfg.REST = &rest.Config{Host: "https://cluster.example:6443"}
 	cfg.NoColor = true
@@ -81,6 +83,10 @@ func newShow(t *testing.T, cfg Config, w, h int) *show {
 		return api.Map{Version: "v1.37.2", Components: []api.Component{{Name: "scheduler", Healthy: true, Message: "ok"}, {Name: "controller-manager", Message: "connection refused"}},
 			Etcd: []api.EtcdMember{{ID: "a1", Name: "one", Leader: true, Term: 3, Index: 20, Applied: 20, Revision: 18, Size: 1 << 20, InUse: 1 << 19, Quota: 8 << 30, PeerURL: "https://10.0.0.1:2380", ClientURL: "https://10.0.0.1:2379"},
 				{ID: "b2", Name: "two", Term: 3, Index: 20, Applied: 19, Revision: 17, Size: 1 << 20, Quota: 8 << 30}, {ID: "c3", Name: "three", Error: "no route to host"}}}, nil
+	}
+	s.app.ask = func(context.Context, string, url.Values, any) error { return errors.New("this server does not tell") }
+	for _, change := range changes {
+		change(s.app)
 	}
 	s.app.now = func() time.Time { return testNow }
 	ctx, cancel := context.WithCancel(context.Background())

@@ -25,6 +25,9 @@ type textPane struct {
 	// whole has the YAML with managed fields, and decoded says that a Secret's
 	// data are shown in clear.
 	managed, decoded bool
+	again            time.Duration // how often it is loaded anew; 0 is never
+	loaded           time.Time
+	command          string // that mends what the text tells of
 }
 
 func newText(a *app, name string, load func(ctx context.Context) ([]string, error)) *textPane {
@@ -44,7 +47,7 @@ func (t *textPane) open() {
 	if t.busy {
 		return
 	}
-	t.busy = true
+	t.busy, t.loaded = true, t.app.now()
 	t.app.async(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
@@ -60,7 +63,11 @@ func (t *textPane) open() {
 	})
 }
 
-func (t *textPane) refresh(time.Time) {}
+func (t *textPane) refresh(now time.Time) {
+	if t.again > 0 && now.Sub(t.loaded) >= t.again {
+		t.open()
+	}
+}
 
 func (t *textPane) filterText() string { return t.typed }
 
@@ -160,7 +167,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 	}
 	var out, others []string
 	for _, act := range allActions() {
-		if name, ok := strings.CutPrefix(act.name, "namespace-"); ok && name != "1" {
+		if n := act.name[len(act.name)-1]; n >= '2' && n <= '9' {
 			continue // one stands for all nine
 		}
 		line := fmt.Sprintf("  %-22s %-20s %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))

@@ -10,13 +10,21 @@ import (
 type words struct{ other map[string]string }
 
 func newWords(locale string) words {
+	if language(locale) == "zh-TW" {
+		return words{other: traditionalChinese()}
+	}
+	return words{}
+}
+
+// language is the one of ours that is nearest to a locale.
+func language(locale string) string {
 	name := strings.ToLower(strings.ReplaceAll(locale, "_", "-"))
 	for _, prefix := range []string{"zh-tw", "zh-hant", "zh-hk", "zh-mo"} {
 		if strings.HasPrefix(name, prefix) {
-			return words{other: traditionalChinese()}
+			return "zh-TW"
 		}
 	}
-	return words{}
+	return "en"
 }
 
 // say is a message in the user's language.
