@@ -28,6 +28,11 @@ func (c *call) log() error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	checked := "enforce_tls"
+	if options.InsecureSkipTLSVerifyBackend {
+		checked = "skip_tls_allowed"
+	}
+	c.s.metrics.logs.WithLabelValues(checked).Inc()
 	if errs := checkLogOptions(options); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "PodLogOptions"}, c.Name, errs)
 	}
@@ -58,12 +63,11 @@ func (c *call) passLog(location *url.URL, o *corev1.PodLogOptions) error {
 	if err != nil {
 		return err
 	}
-	via, checked := c.s.kubelet.transport, "enforce_tls"
+	via := c.s.kubelet.transport
 	if o.InsecureSkipTLSVerifyBackend {
-		via, checked = c.s.kubelet.unverified(), "skip_tls_allowed"
+		via = c.s.kubelet.unverified()
 		defer via.CloseIdleConnections()
 	}
-	c.s.metrics.logs.WithLabelValues(checked).Inc()
 	reply, err := via.RoundTrip(req)
 	if unverified := (*tls.CertificateVerificationError)(nil); errors.As(err, &unverified) {
 		c.s.metrics.distrusted.Inc()
