@@ -30,7 +30,7 @@ func bindings() []binding {
 		{"table", "O", "sort-turn"},
 		{"table", "n", "copy-namespace"}, {"table", "y", "yaml"}, {"table", "d", "describe"}, {"table", "e", "edit"},
 		{"table", "v", "events"}, {"table", "ctrl-d", "delete"}, {"table", "J", "owner"}, {"table", "w", "warp"},
-		{"table", "W", "why"}, {"table", "0", "all-namespaces"},
+		{"table", "W", "why"}, {"table", "T", "journey"}, {"table", "0", "all-namespaces"},
 		{"table", "1", "namespace-1"}, {"table", "2", "namespace-2"}, {"table", "3", "namespace-3"}, {"table", "4", "namespace-4"},
 		{"table", "5", "namespace-5"}, {"table", "6", "namespace-6"}, {"table", "7", "namespace-7"}, {"table", "8", "namespace-8"},
 		{"table", "9", "namespace-9"},

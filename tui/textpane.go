@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -27,7 +28,8 @@ type textPane struct {
 	managed, decoded bool
 	again            time.Duration // how often it is loaded anew; 0 is never
 	loaded           time.Time
-	command          string // that mends what the text tells of
+	command          string       // that mends what the text tells of
+	width            atomic.Int64 // of a line, for texts that are laid out by it
 }
 
 func newText(a *app, name string, load func(ctx context.Context) ([]string, error)) *textPane {
@@ -89,6 +91,9 @@ func (t *textPane) setFilter(text string) {
 func (t *textPane) Draw(s tcell.Screen) {
 	t.pager.Draw(s)
 	x, y, w, _ := t.GetRect()
+	if _, _, inner, _ := t.GetInnerRect(); t.width.Swap(int64(inner)) != int64(inner) {
+		t.loaded = time.Time{} // what is loaded again is at once
+	}
 	title := " " + t.name + " "
 	if t.typed != "" {
 		title += "/" + t.typed + " "

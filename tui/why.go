@@ -217,6 +217,7 @@ func whyActions() []action {
 			}
 			one((*app).showWhy)(a, c)
 		}},
+		{name: "journey", hint: "journey", help: "what became of the last change: who did what, and how long it took", on: []string{"table"}, run: one((*app).showJourney)},
 		{name: "copy-mend", hint: "copy the mend", help: "copy the command that mends it", on: []string{"why"}, run: func(a *app, _ call) {
 			if p, ok := a.top().(*textPane); ok {
 				a.copy(p.command)
