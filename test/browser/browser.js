@@ -17,14 +17,14 @@ export function launch() {
 }
 
 /** visit opens a page of its own; what it does wrong is collected in page.problems. */
-export async function visit(browser, path = '/', { width = 1280, height = 800, dark = false, language = 'en-US', signedIn = true } = {}) {
+export async function visit(browser, path = '/', { width = 1280, height = 800, dark = false, language = 'en-US', signedIn = true, bearer = token } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale: language, reducedMotion: 'reduce', ignoreHTTPSErrors: true })
   const page = await context.newPage()
   page.problems = []
   page.on('pageerror', (e) => page.problems.push(String(e)))
   page.on('console', (m) => m.type() === 'error' && page.problems.push(m.text()))
   if (signedIn) {
-    const answer = await context.request.post(`${base}/ui/session`, { data: { token }, headers: { Origin: base } })
+    const answer = await context.request.post(`${base}/ui/session`, { data: { token: bearer }, headers: { Origin: base } })
     if (!answer.ok()) throw new Error(`sign in: ${answer.status()} ${await answer.text()}`)
   }
   await page.goto(`${base}/ui${path}`)

@@ -393,11 +393,30 @@ describe('terminals', () => {
 })
 
 describe('rights', () => {
+  let bearer
   before(async () => {
     const page = await visit(browser)
     const rbac = `/apis/rbac.authorization.k8s.io/v1/namespaces/${ns}`
     await kube(page, 'POST', `${core}/serviceaccounts`, { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'reader' } })
     await kube(page, 'POST', `${rbac}/rolebindings`, { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name: 'readers' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' }, subjects: [{ kind: 'ServiceAccount', name: 'reader', namespace: ns }] })
+    bearer = (await kube(page, 'POST', `${core}/serviceaccounts/reader/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })).status.token
+    await page.context().close()
+  })
+
+  test('who may list no namespaces lands in the one where there is something to see', async () => {
+    const pods = () => kube(page, 'GET', `${core}/pods`).then((l) => l.items.length)
+    const page = await visit(browser, '/', { bearer })
+    page.setDefaultTimeout(30_000)
+    await page.waitForURL(new RegExp(`[?&]ns=${ns}(&|$)`))
+    const link = page.locator('.bars a', { hasText: /^Pods/ })
+    await until('the overview counts the pods', async () => (await link.textContent()) === `Pods${await pods()}`)
+    await link.click()
+    await rowNamed(page, 'web-').first().waitFor()
+    await until('the table counts the pods', async () => (await page.locator('[data-count]').textContent()) === String(await pods()))
+    await rowNamed(page, 'web-').first().locator('.name').click()
+    const remove = page.locator('[data-action="action.delete"][aria-disabled=true]')
+    await remove.waitFor()
+    assert.match(await remove.getAttribute('title'), new RegExp(`delete pods \\(${ns}\\)`))
     await page.context().close()
   })
 
