@@ -126,6 +126,7 @@ func globalActions() []action {
 			}
 		}},
 		{name: "aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.showAliases() }},
+		{name: "can", help: "what you may do in this namespace", run: func(a *app, _ call) { a.showRights() }},
 		{name: "refresh", help: "open the view anew", run: func(a *app, _ call) { p := a.top(); p.close(); p.open(); a.tv.Sync() }},
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
 		{name: "crumbs", help: "show or hide the way here", run: func(a *app, _ call) { a.crumbsOff = !a.crumbsOff }},

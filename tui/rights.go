@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -60,4 +61,42 @@ func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) 
 		where = " in " + ask.Namespace
 	}
 	return fmt.Sprintf("needs the verb %q on %s%s", ask.Verb, resource, where)
+}
+
+// showRights lists what the user may do in the namespace, as the authoriser
+// tells it.
+func (a *app) showRights() {
+	namespace := cmp.Or(a.namespace, metav1.NamespaceDefault)
+	p := newText(a, "can "+namespace, func(ctx context.Context) ([]string, error) {
+		ask := &authzv1.SelfSubjectRulesReview{Spec: authzv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+		told, err := a.cluster.kube.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, ask, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return rightsLines(told.Status), nil
+	})
+	p.wrap = false
+	a.push(p)
+}
+
+func rightsLines(may authzv1.SubjectRulesReviewStatus) []string {
+	const form = "%-52s %-28s %s"
+	out := []string{fmt.Sprintf(form, "RESOURCES", "NAMES", "VERBS")}
+	for _, r := range may.ResourceRules {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				if group != "" {
+					resource += "." + group
+				}
+				out = append(out, fmt.Sprintf(form, resource, strings.Join(r.ResourceNames, ","), strings.Join(r.Verbs, ",")))
+			}
+		}
+	}
+	for _, r := range may.NonResourceRules {
+		out = append(out, fmt.Sprintf(form, strings.Join(r.NonResourceURLs, ","), "", strings.Join(r.Verbs, ",")))
+	}
+	if may.Incomplete {
+		out = append(out, "", "… "+may.EvaluationError)
+	}
+	return out
 }
