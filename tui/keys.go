@@ -46,7 +46,8 @@ func bindings() []binding {
 		{"deployments.apps", "z", "replicasets"}, {"workload", "i", "set-image"},
 		{"cronjobs.batch", "t", "trigger"}, {"cronjobs.batch", "s", "suspend-cronjob"},
 		{"nodes", "c", "cordon"}, {"nodes", "u", "uncordon"}, {"nodes", "r", "drain"},
-		{"secrets", "x", "decode"},
+		{"secrets", "x", "decode"}, {"secrets", "u", "used-by"}, {"configmaps", "u", "used-by"}, {"serviceaccounts", "u", "used-by"},
+		{"persistentvolumeclaims", "u", "used-by"},
 		{"namespaces", "u", "use"},
 
 		{"text", "n", "next-match"}, {"text", "N", "previous-match"}, {"text", "c", "copy-text"}, {"text", "w", "wrap"},

@@ -30,6 +30,8 @@ func objectActions() []action {
 			}
 			one((*app).decode)(a, c)
 		}},
+		{name: "used-by", hint: "used by", help: "the pods that use it", on: []string{"secrets", "configmaps", "serviceaccounts", "persistentvolumeclaims"},
+			verb: "list", resource: "pods", run: one((*app).showUsedBy)},
 		{name: "owner", help: "the object that owns this one", on: on, run: one((*app).showOwner)},
 		{name: "node", hint: "node", help: "the node that the pod runs on", on: []string{"pods"}, run: one((*app).showNode)},
 		{name: "replicasets", hint: "replica sets", help: "the deployment's ReplicaSets", on: []string{"deployments.apps"}, run: one((*app).showReplicaSets)},

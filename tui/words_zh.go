@@ -13,7 +13,7 @@ func traditionalChinese() map[string]string {
 		"describe": "詳情", "edit": "編輯", "delete": "刪除", "logs": "日誌", "previous": "前次日誌", "shell": "終端",
 		"port-forward": "轉送連接埠", "scale": "擴縮", "restart": "重新啟動", "cordon": "停止排程", "uncordon": "恢復排程", "drain": "清空",
 		"decode": "解碼", "events": "事件", "owner": "擁有者", "trigger": "觸發", "follow": "跟隨", "timestamps": "時間戳記",
-		"why": "為什麼", "journey": "變更歷程", "copy the mend": "複製修正指令",
+		"why": "為什麼", "used by": "被誰使用", "journey": "變更歷程", "copy the mend": "複製修正指令",
 		"Cancel": "取消", "Delete": "刪除", "OK": "確定", "Apply": "套用",
 		"type %q to confirm": "輸入 %q 以確認", "deleted": "已刪除", "scaled": "已擴縮", "restarted": "已重新啟動",
 		"unchanged": "沒有變更", "saved": "已儲存",
