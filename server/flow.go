@@ -55,7 +55,7 @@ func (s *Server) limit(c *gin.Context) {
 		Namespace: info.Namespace, Name: info.Name, URL: c.Request.URL, Received: received,
 	}
 	began := time.Now()
-	_, step := trace.Step(ctx, "priority and fairness")
+	step := trace.LastStep(ctx, "priority and fairness")
 	pass := s.flow.Enter(ctx, request)
 	step.End(nil)
 	delayOf(ctx).add(time.Since(began))

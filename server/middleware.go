@@ -107,7 +107,7 @@ func (s *Server) isStream(path string) bool {
 }
 
 func (s *Server) authenticate(c *gin.Context) {
-	_, step := trace.Step(c.Request.Context(), "authentication")
+	step := trace.LastStep(c.Request.Context(), "authentication")
 	defer step.End(nil)
 	began := time.Now()
 	answer, ok, err := s.Authenticator.AuthenticateRequest(c.Request)
@@ -141,7 +141,7 @@ func (s *Server) authorizeURL(c *gin.Context) {
 	if slices.Contains(s.Own, a.Path) && a.User.GetName() != user.Anonymous {
 		return
 	}
-	_, step := trace.Step(c.Request.Context(), "authorization")
+	step := trace.LastStep(c.Request.Context(), "authorization")
 	defer step.End(nil)
 	began := time.Now()
 	decision, reason, err := s.Authorizer.Authorize(c.Request.Context(), a)

@@ -59,14 +59,13 @@ func (s *Server) trace(c *gin.Context) {
 	agent := c.Request.UserAgent()
 	defer func() {
 		code := c.Writer.Status()
-		said := []attribute.KeyValue{attribute.String("user_agent.original", agent), attribute.Int("http.response.status_code", code), trace.Caller(componentOf(agent))}
+		span.Set(attribute.String("user_agent.original", agent), attribute.Int("http.response.status_code", code), trace.Caller(componentOf(agent)))
 		if who := userFrom(c.Request.Context()); who != nil {
-			said = append(said, attribute.String("enduser.id", who.GetName()))
+			span.Set(attribute.String("enduser.id", who.GetName()))
 			if node, ok := strings.CutPrefix(who.GetName(), "system:node:"); ok {
-				said = append(said, trace.Node(node))
+				span.Set(trace.Node(node))
 			}
 		}
-		span.Set(said...)
 		var failed error
 		if code >= 400 && code != http.StatusConflict { // a lost race is an answer like others
 			failed = errors.New(strconv.Itoa(code))
@@ -121,7 +120,7 @@ func (c *call) wrote(ctx context.Context, before, after runtime.Object, revision
 		span.Change()
 	}
 	if c.s.commits != nil {
-		c.s.commits.note(&commit{revision: revision, at: time.Now(), object: what, also: also, span: span.Context()})
+		c.s.commits.note(&commit{revision: revision, at: time.Now(), object: what, also: also, span: span.SpanContext()})
 	}
 }
 

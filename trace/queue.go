@@ -20,22 +20,16 @@ const (
 	pauseMost   = time.Minute
 )
 
-// queue holds ended spans until Run exports them. It is the SDK's processor.
+// queue holds ended spans until Run exports them.
 type queue struct {
 	ended   chan sdktrace.ReadOnlySpan
 	dropped atomic.Int64
 }
 
-var _ sdktrace.SpanProcessor = (*queue)(nil)
-
 func newQueue() *queue { return &queue{ended: make(chan sdktrace.ReadOnlySpan, queueSize)} }
 
-func (q *queue) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (q *queue) Shutdown(context.Context) error                  { return nil }
-func (q *queue) ForceFlush(context.Context) error                { return nil }
-
-// OnEnd takes a span, or drops it: whoever ends it has other things to do.
-func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
+// put takes a span, or drops it: whoever ends it has other things to do.
+func (q *queue) put(s sdktrace.ReadOnlySpan) {
 	select {
 	case q.ended <- s:
 	default:

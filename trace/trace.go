@@ -14,17 +14,16 @@ package trace
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -61,8 +60,9 @@ func Of(group, resource string, m metav1.Object) Object {
 	return o
 }
 
-func (o Object) attributes() []attribute.KeyValue {
-	all := make([]attribute.KeyValue, 0, 7)
+// attributes are the object's, with room for more.
+func (o Object) attributes(more int) []attribute.KeyValue {
+	all := make([]attribute.KeyValue, 0, 7+more)
 	for _, a := range [...]struct{ key, value string }{
 		{keyGroup, o.Group}, {keyResource, o.Resource}, {keySpace, o.Namespace}, {keyName, o.Name},
 		{keyUID, o.UID}, {keyVersion, o.Revision}, {keyOwner, o.Owner},
@@ -76,7 +76,8 @@ func (o Object) attributes() []attribute.KeyValue {
 
 // Tracer makes the spans of one component.
 type Tracer struct {
-	tracer   oteltrace.Tracer
+	resource *resource.Resource
+	sample   sdktrace.Sampler
 	queue    *queue
 	exporter sdktrace.SpanExporter
 }
@@ -88,31 +89,12 @@ func New(component string, to sdktrace.SpanExporter, sample sdktrace.Sampler) *T
 	if sample == nil {
 		sample = sdktrace.NeverSample()
 	}
-	q := newQueue()
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithResource(resource.NewSchemaless(attribute.String(keyService, component))),
-		sdktrace.WithSampler(recordAll{sample}), sdktrace.WithSpanProcessor(q))
-	return &Tracer{tracer: provider.Tracer(scope), queue: q, exporter: to}
-}
-
-// scope is the OpenTelemetry name of what makes the spans.
-const scope = "orrery.dev/trace"
-
-// recordAll records every span, for the window, and marks those for a collector
-// that the sampler chooses.
-type recordAll struct{ sdktrace.Sampler }
-
-func (r recordAll) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	parent := oteltrace.SpanContextFromContext(p.ParentContext)
-	result := sdktrace.SamplingResult{Decision: sdktrace.RecordOnly, Tracestate: parent.TraceState()}
-	if parent.IsSampled() || r.Sampler.ShouldSample(p).Decision == sdktrace.RecordAndSample {
-		result.Decision = sdktrace.RecordAndSample
+	here := resource.NewSchemaless(attribute.String(keyService, component))
+	if all, err := resource.Merge(resource.Environment(), here); err == nil {
+		here = all
 	}
-	return result
+	return &Tracer{resource: here, sample: sample, queue: newQueue(), exporter: to}
 }
-
-// Span is something that a component does. The methods of none (nil) do nothing.
-type Span struct{ span oteltrace.Span }
 
 // Start begins a span about an object, below the one in ctx if there is one, and
 // leaves it in the context that it returns.
@@ -125,97 +107,54 @@ func (t *Tracer) StartAt(ctx context.Context, at time.Time, name string, about O
 	if t == nil {
 		return ctx, nil
 	}
-	if about.UID != "" {
-		attributes = append(about.attributes(), attributes...)
+	parent := contextIn(ctx)
+	id := parent.TraceID()
+	if !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	}
-	options := []oteltrace.SpanStartOption{oteltrace.WithAttributes(attributes...)}
-	if !at.IsZero() {
-		options = append(options, oteltrace.WithTimestamp(at))
-	}
-	ctx, span := t.tracer.Start(ctx, name, options...)
-	return ctx, &Span{span}
+	sampled := parent.IsSampled() ||
+		t.sample.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: id, Name: name}).Decision == sdktrace.RecordAndSample
+	s := t.begin(at, name, parent.WithTraceID(id).WithTraceFlags(parent.TraceFlags().WithSampled(sampled)), attributes)
+	s.About(about)
+	return context.WithValue(ctx, inContext{}, s), s
 }
 
 // Step begins a part of what the span in ctx does, which is about the same object.
 func Step(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, *Span) {
-	whole := oteltrace.SpanFromContext(ctx)
-	if !whole.IsRecording() {
+	s := LastStep(ctx, name, attributes...)
+	if s == nil {
 		return ctx, nil
 	}
-	var options []oteltrace.SpanStartOption
-	if len(attributes) > 0 {
-		options = append(options, oteltrace.WithAttributes(attributes...))
-	}
-	ctx, span := whole.TracerProvider().Tracer(scope).Start(ctx, name, options...)
-	return ctx, &Span{span}
+	return context.WithValue(ctx, inContext{}, s), s
 }
 
-// From is the span in ctx; nil: there is none.
+// LastStep is Step of what has no steps itself.
+func LastStep(ctx context.Context, name string, attributes ...attribute.KeyValue) *Span {
+	whole := From(ctx)
+	if whole == nil {
+		return nil
+	}
+	return whole.tracer.begin(time.Time{}, name, whole.id, attributes)
+}
+
+// From is the span in ctx that has not ended; nil: there is none.
 func From(ctx context.Context) *Span {
-	if span := oteltrace.SpanFromContext(ctx); span.IsRecording() {
-		return &Span{span}
+	if s, _ := ctx.Value(inContext{}).(*Span); s != nil && !s.over() {
+		return s
 	}
 	return nil
 }
 
-// About says which object the span is about, once that is known.
-func (s *Span) About(o Object) {
-	if s != nil {
-		s.span.SetAttributes(o.attributes()...)
-	}
-}
+type inContext struct{}
 
-// Also names further objects that the span is of interest to, by uid.
-func (s *Span) Also(uids []string) {
-	if s != nil && len(uids) > 0 {
-		s.span.SetAttributes(attribute.StringSlice(keyAlso, uids))
+// contextIn is how the span in ctx is referred to: ours, or one that a client told
+// of.
+func contextIn(ctx context.Context) oteltrace.SpanContext {
+	if s, _ := ctx.Value(inContext{}).(*Span); s != nil {
+		return s.id
 	}
-}
-
-// Change marks a span as the beginning of a journey: the object is to be another
-// one from now on.
-func (s *Span) Change() { s.Set(attribute.Bool(keyChange, true)) }
-
-// Set adds attributes.
-func (s *Span) Set(attributes ...attribute.KeyValue) {
-	if s != nil {
-		s.span.SetAttributes(attributes...)
-	}
-}
-
-// Context is how others refer to the span.
-func (s *Span) Context() oteltrace.SpanContext {
-	if s == nil {
-		return oteltrace.SpanContext{}
-	}
-	return s.span.SpanContext()
-}
-
-// End ends the span; a failure is part of it.
-func (s *Span) End(err error) { s.EndAt(time.Time{}, err) }
-
-// EndQuietly is End where the words of a failure may quote what is in a Secret: it
-// tells no more than its reason.
-func (s *Span) EndQuietly(err error) {
-	if err != nil {
-		err = errors.New(string(apierrors.ReasonForError(err)))
-	}
-	s.End(err)
-}
-
-// EndAt is End of what ended before (zero: now).
-func (s *Span) EndAt(at time.Time, err error) {
-	if s == nil {
-		return
-	}
-	if err != nil {
-		s.span.SetStatus(codes.Error, err.Error())
-	}
-	if at.IsZero() {
-		s.span.End()
-		return
-	}
-	s.span.End(oteltrace.WithTimestamp(at))
+	return oteltrace.SpanContextFromContext(ctx)
 }
 
 // Node is where a span's component runs.
@@ -241,9 +180,9 @@ func Propagate(next http.RoundTripper) http.RoundTripper { return propagating{ne
 type propagating struct{ http.RoundTripper }
 
 func (p propagating) RoundTrip(r *http.Request) (*http.Response, error) {
-	if oteltrace.SpanContextFromContext(r.Context()).IsValid() {
+	if own := contextIn(r.Context()); own.IsValid() {
 		r = r.Clone(r.Context())
-		w3c.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
+		w3c.Inject(oteltrace.ContextWithSpanContext(r.Context(), own), propagation.HeaderCarrier(r.Header))
 	}
 	return p.RoundTripper.RoundTrip(r)
 }

@@ -105,18 +105,26 @@ func recordOf(component string, s *tracepb.Span) *record {
 
 // ownRecord is a span as the SDK has it.
 func ownRecord(s sdktrace.ReadOnlySpan) *record {
+	own, parent := s.SpanContext(), s.Parent()
+	trace, id, above := own.TraceID(), own.SpanID(), parent.SpanID()
+	var digits [64]byte
+	words := string(hex.AppendEncode(hex.AppendEncode(hex.AppendEncode(digits[:0], trace[:]), id[:]), above[:]))
 	r := &record{Span: api.Span{
-		ID: s.SpanContext().SpanID().String(), Trace: s.SpanContext().TraceID().String(),
+		Trace: words[:32], ID: words[32:48],
 		Name: s.Name(), Start: s.StartTime().UnixMicro(), Duration: s.EndTime().Sub(s.StartTime()).Microseconds(),
 		Failed: s.Status().Code == codes.Error, Error: s.Status().Description,
 	}}
-	if s.Parent().HasSpanID() {
-		r.Parent = s.Parent().SpanID().String()
+	if parent.HasSpanID() {
+		r.Parent = words[48:]
 	}
 	if component, ok := s.Resource().Set().Value(keyService); ok {
 		r.Component = component.AsString()
 	}
-	for _, a := range s.Attributes() {
+	all := s.Attributes()
+	if len(all) > 0 {
+		r.Details = make([]api.SpanAttribute, 0, 4)
+	}
+	for _, a := range all {
 		if a.Key == keyAlso {
 			r.also = a.Value.AsStringSlice()
 			continue

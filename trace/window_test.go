@@ -217,6 +217,15 @@ func TestCollectorGetsSampledTracesOnly(t *testing.T) {
 	}
 }
 
+// Every write makes several, whether anybody looks or not.
+func TestStepsAreCheap(t *testing.T) {
+	tracer := New("test", NewReceiver(NewWindow(), nil, nil), nil)
+	ctx, _ := tracer.Start(context.Background(), "whole", Object{UID: "x"})
+	if n := testing.AllocsPerRun(100, func() { LastStep(ctx, "step").End(nil) }); n > 1 {
+		t.Errorf("a step makes %v allocations", n)
+	}
+}
+
 func BenchmarkWindow(b *testing.B) {
 	w := NewWindow()
 	batches := make([][]*tracepb.ResourceSpans, 250)

@@ -73,7 +73,7 @@ func (c *Collection) commit(ctx context.Context, key string, w *pendingWrite) (*
 		return nil, nil, err
 	}
 	c.inflight.add(key, w)
-	_, step := trace.Step(ctx, "etcd commit")
+	step := trace.LastStep(ctx, "etcd commit")
 	out, err := c.store.backend.Put(ctx, key, w.value, w.guard, lease)
 	step.EndQuietly(err)
 	if err != nil || !out.Done || !c.isSynced() {
@@ -220,7 +220,7 @@ func (c *Collection) Delete(ctx context.Context, namespace, name string, o Write
 		if o.DryRun {
 			return from.item, nil
 		}
-		_, step := trace.Step(ctx, "etcd commit")
+		step := trace.LastStep(ctx, "etcd commit")
 		out, err := c.store.backend.Delete(ctx, key, from.item.Revision)
 		step.EndQuietly(err)
 		switch {
