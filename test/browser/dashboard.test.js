@@ -281,7 +281,14 @@ describe('when the connection breaks', () => {
 })
 
 describe('accessibility', () => {
-  for (const [name, path, options] of [
+  const button = (name) => (page) => page.getByRole('button', { name, exact: true }).click()
+  const dialog = (action) => async (page) => {
+    await page.locator(`[data-action="action.${action}"]:enabled`).click()
+    await page.getByRole('dialog').locator('button').first().waitFor()
+  }
+  const storefront = '/k/deployments.apps?o=deployments.apps/shop/storefront'
+  const both = (name, path, then) => [[name, path, {}, then], [`${name}, dark and narrow`, path, { dark: true, width: 390, height: 844 }, then]]
+  for (const [name, path, options, then] of [
     ['sign-in', '/', { signedIn: false }],
     ['overview', '/'],
     ['overview, dark', '/', { dark: true }],
@@ -292,12 +299,30 @@ describe('accessibility', () => {
     ['map, dark', '/map?view=etcd', { dark: true }],
     ['kinds', '/kinds'],
     ['namespace', '/k/namespaces?o=namespaces//default'],
-    ['why', '/?o=deployments.apps/troubles/no-room&t=why'],
-    ['why, dark and narrow', '/?o=deployments.apps/tight/held-back&t=why', { dark: true, width: 390, height: 844 }],
+    ...both('why', '/?o=deployments.apps/tight/held-back&t=why', (page) => page.locator('[data-link=quota]').waitFor()),
+    ...both('journey', `${storefront}&t=journey`, (page) => page.getByRole('group', { name: 'Journey' }).waitFor()),
+    ...both('timeline', '/timeline', (page) => page.locator('.list strong').first().waitFor()),
+    ...both('access', '/access', (page) => page.locator('.cell').first().waitFor()),
+    ...both('who can', '/access?view=who&ns=shop', async (page) => {
+      await button('Who can')(page)
+      await page.locator('[data-holder]').first().waitFor()
+    }),
+    ...both('usage', '/k/pods', button('Usage')),
+    ...both('columns', '/k/pods', button('Columns')),
+    ...both('history', storefront, dialog('history')),
+    ...both('image', storefront, dialog('image')),
+    ...both('scale', storefront, dialog('scale')),
+    ...both('delete', storefront, dialog('delete')),
+    ...both('debug', '/k/pods?o=pods/shop/store-0', dialog('debug')),
+    ...both('files', '/k/pods?o=pods/shop/store-0', dialog('files')),
+    ...both('forward', '/k/pods?o=pods/shop/store-0', dialog('forward')),
+    ...both('drain', '/k/nodes?o=nodes//node-1', dialog('drain')),
+    ...both('edit', `${storefront}&t=yaml&edit=1`, (page) => page.locator('.cm-content[contenteditable=true]').waitFor()),
   ]) {
     test(name, async () => {
       const page = await visit(browser, path, options)
       await page.locator('main').first().waitFor()
+      await then?.(page)
       // Text that fades in has less contrast until it is there.
       await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
       // Neither frames nor passes interest us, and each takes axe seconds.
