@@ -53,7 +53,7 @@ describe('why is this not running?', () => {
   test('what a quota refuses again and again is one warning', async () => {
     const page = await visit(browser, '/?ns=tight')
     page.setDefaultTimeout(30_000)
-    const warning = page.locator('.events li').filter({ hasText: 'FailedCreate' })
+    const warning = page.locator('.events li').filter({ hasText: /FailedCreate.*replicaset\/held-back/ })
     await warning.filter({ hasText: /×\d+/ }).waitFor()
     assert.equal(await warning.count(), 1)
     await page.context().close()
