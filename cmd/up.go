@@ -341,7 +341,9 @@ func (n *node) waitAllNodes(ctx context.Context) error {
 		}
 		ready := 0
 		for i := range nodes.Items {
-			if nodeLine(&nodes.Items[i]).well {
+			// The taint goes a moment after the condition: until then nothing is put there.
+			tainted := slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+			if nodeLine(&nodes.Items[i]).well && !tainted {
 				ready++
 			}
 		}
