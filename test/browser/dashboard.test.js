@@ -317,6 +317,7 @@ describe('accessibility', () => {
     ...both('files', '/k/pods?o=pods/shop/store-0', dialog('files')),
     ...both('forward', '/k/pods?o=pods/shop/store-0', dialog('forward')),
     ...both('drain', '/k/nodes?o=nodes//node-1', dialog('drain')),
+    ...both('merged logs', '/?dock=logs:shop:deployments.apps/storefront:*', (page) => page.locator('.logs .label').first().waitFor()),
     ...both('edit', `${storefront}&t=yaml&edit=1`, (page) => page.locator('.cm-content[contenteditable=true]').waitFor()),
   ]) {
     test(name, async () => {
