@@ -14,6 +14,8 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/api"
 )
 
 // admit decides whether a pod may run here. A pod that already runs, or that a
@@ -103,13 +105,13 @@ func (w *worker) room(pod *corev1.Pod) (reason, message string) {
 	count := int64(0)
 	var taken []hostPort
 	for _, other := range w.a.pods.all() {
-		if other == w || other.isFinished() {
+		// Whoever chose this node for the pod has seen others end, maybe before
+		// their workers have looked at that.
+		latest := other.wanted()
+		if other == w || other.isFinished() || api.IsPodTerminal(latest) || other.born.After(w.born) && latest.Status.StartTime == nil {
 			continue
 		}
 		op := other.counted()
-		if op.Status.Phase == corev1.PodFailed || op.Status.Phase == corev1.PodSucceeded || other.born.After(w.born) && op.Status.StartTime == nil {
-			continue
-		}
 		count++
 		for name, q := range podresources.PodRequests(op, podresources.PodResourcesOptions{}) {
 			sum := used[name]

@@ -258,6 +258,30 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
+// A pod takes the place of another that has ended, however little of that the
+// other's worker has yet seen.
+func TestPlaceOfAnEndedPod(t *testing.T) {
+	a := &Agent{}
+	a.cfg.Kubelet.MaxPods, a.cfg.Simulated = 1, true
+	a.pods = newPodSet(a)
+	running := pod(corev1.RestartPolicyNever, "a")
+	running.Name, running.UID = "old", "old"
+	running.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: time.Now()}}
+	old := newWorker(a, running)
+	old.promised = running
+	a.pods.workers["old"] = old
+	next := newWorker(a, pod(corev1.RestartPolicyNever, "a"))
+	if reason, _ := next.room(next.pod); reason != "OutOfpods" {
+		t.Errorf("beside a running pod: %q", reason)
+	}
+	ended := running.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	old.pod = ended
+	if reason, message := next.room(next.pod); reason != "" {
+		t.Errorf("after it: %s: %s", reason, message)
+	}
+}
+
 // TestResourceOfAnotherProgram runs a pod that asks for something which only the
 // scheduler counts.
 func TestResourceOfAnotherProgram(t *testing.T) {
