@@ -113,6 +113,7 @@ func FuzzRequest(f *testing.F) {
 		{"GET", "/api/v1/namespaces/default/pods/one/log?tailLines=1&sinceTime=x", "", ""},
 		{"GET", "/api/v1/watch/namespaces/default/pods/one?timeoutSeconds=-1", "", ""},
 		{"GET", "/apis/apps/v1/deployments?fieldSelector=a%3Db%5C%2C&timeout=1ns", "", ""},
+		{"GET", "/api/\x91/0", "", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2], []byte(seed[3]))
 	}

@@ -25,12 +25,14 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"orrery.dev/server/admission"
+	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
 )
 
 // metrics are what /metrics tells, under upstream's names where it has the same.
 type metrics struct {
 	registry *prometheus.Registry
+	kinds    *registry.Table
 
 	// Of all requests.
 	requests, terminated       *prometheus.CounterVec
@@ -55,7 +57,7 @@ type metrics struct {
 }
 
 func newMetrics(s *Server) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: prometheus.NewRegistry(), kinds: s.Kinds}
 	m.requestFamilies()
 	m.accessFamilies()
 	m.registry.MustRegister(
@@ -172,10 +174,7 @@ func (m *metrics) Gather() ([]*dto.MetricFamily, error) {
 // observe counts a request that is over. Most paths outside the API share one set
 // of labels, since anyone can make them up.
 func (m *metrics) observe(r *http.Request, info *requestInfo, code string, size int, took time.Duration) {
-	if code == "404" && info.Resource {
-		info = &requestInfo{} // whatever was asked for does not exist
-	}
-	labels := append(requestLabels(r, info), dryRunLabel(r))
+	labels := append(m.requestLabels(r, info), dryRunLabel(r))
 	m.requests.WithLabelValues(append(labels, code)...).Inc()
 	if verb := labels[5]; verb == "GET" || verb == "LIST" {
 		m.sizes.WithLabelValues(labels[:7]...).Observe(float64(max(0, size)))
@@ -193,7 +192,7 @@ func (m *metrics) observe(r *http.Request, info *requestInfo, code string, size 
 // terminate counts a request that the server ends to protect itself.
 func (m *metrics) terminate(r *http.Request, code int) {
 	if info := infoFrom(r.Context()); info != nil {
-		m.terminated.WithLabelValues(append(requestLabels(r, info), strconv.Itoa(code))...).Inc()
+		m.terminated.WithLabelValues(append(m.requestLabels(r, info), strconv.Itoa(code))...).Inc()
 	}
 }
 
@@ -265,7 +264,7 @@ func (d *delay) sum() time.Duration {
 
 // begin counts a request that goes on for long until done is called.
 func (m *metrics) begin(r *http.Request, info *requestInfo) (done func()) {
-	gauge := m.long.WithLabelValues(requestLabels(r, info)...)
+	gauge := m.long.WithLabelValues(m.requestLabels(r, info)...)
 	gauge.Inc()
 	return gauge.Dec
 }
@@ -320,11 +319,25 @@ func (c connectionErrors) Write(line []byte) (int, error) {
 // counted as.
 var documentLabels = map[string]string{"/healthz": "/healthz", "/livez": "/livez", "/readyz": "/readyz", "/openapi/v2": "openapi/v2", "/openapi/v3": "openapi/v3"}
 
-func requestLabels(r *http.Request, info *requestInfo) []string {
+func (m *metrics) requestLabels(r *http.Request, info *requestInfo) []string {
 	if label := documentLabels[info.Path]; label != "" {
 		return []string{"", "", "", label, "", "GET", ""}
 	}
+	if info.Resource && !m.known(info) {
+		return []string{"", "", "", "", "", verbLabel(r, info), "apiserver"}
+	}
 	return []string{info.GVR.Group, info.GVR.Version, info.GVR.Resource, info.Subresource, scopeLabel(info), verbLabel(r, info), "apiserver"}
+}
+
+// known says whether there is what a request is about. Anybody can make up what
+// there is not, even without a name of his own, and no metric may grow of that.
+func (m *metrics) known(info *requestInfo) bool {
+	k := m.kinds.Find(info.GVR)
+	if k == nil || info.Subresource == "" {
+		return k != nil
+	}
+	_, found := k.Sub[info.Subresource]
+	return found
 }
 
 func scopeLabel(info *requestInfo) string {

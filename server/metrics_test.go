@@ -73,3 +73,19 @@ func TestRequestsAreMeasured(t *testing.T) {
 	}
 	t.Error("no durations")
 }
+
+// Anybody can ask for what there is not, under ever new names: no metric is of
+// that, and nothing breaks on names that are none.
+func TestMadeUpNamesAreNotMeasured(t *testing.T) {
+	c := start(t)
+	for _, who := range []string{"nobody", "bob", "admin"} {
+		for _, path := range []string{"/apis/madeup/v1/madeup", "/api/v1/namespaces/default/pods/one/madeup", "/api/%91/madeup", "/madeup/%91"} {
+			if code, reply := c.do("GET", path, "", map[string]string{"Authorization": "Bearer " + who}); code < 400 || code >= 500 {
+				t.Errorf("%s of %s: %d %s", path, who, code, reply)
+			}
+		}
+	}
+	if _, text := c.do("GET", "/metrics", "", nil); strings.Contains(text, "madeup") {
+		t.Error("what was made up is measured")
+	}
+}
