@@ -144,6 +144,12 @@ func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error
 	if len(ops) > maxOperations {
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(ops)))
 	}
+	for _, op := range ops {
+		// The library dereferences the value that is not there.
+		if path, err := op.Path(); err == nil && path == "" && op.Kind() == "replace" && op["value"] == nil {
+			return nil, nil, unprocessable(errors.New("replace operation value must be object or array"))
+		}
+	}
 	limitCopies()
 	if patched, err = ops.Apply(doc); err != nil {
 		err = unprocessable(err)
