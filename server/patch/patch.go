@@ -145,9 +145,8 @@ func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(ops)))
 	}
 	for _, op := range ops {
-		// The library dereferences the value that is not there.
-		if path, err := op.Path(); err == nil && path == "" && op.Kind() == "replace" && op["value"] == nil {
-			return nil, nil, unprocessable(errors.New("replace operation value must be object or array"))
+		if err := checkWhole(op); err != nil {
+			return nil, nil, unprocessable(err)
 		}
 	}
 	limitCopies()
@@ -155,6 +154,21 @@ func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error
 		err = unprocessable(err)
 	}
 	return patched, problems, err
+}
+
+// checkWhole refuses what is done to the whole object with no value, which the
+// library dereferences all the same.
+func checkWhole(op jsonpatch.Operation) error {
+	if path, err := op.Path(); err != nil || path != "" || op["value"] != nil {
+		return nil
+	}
+	switch op.Kind() {
+	case "replace":
+		return errors.New("replace operation value must be object or array")
+	case "test":
+		return jsonpatch.ErrTestFailed
+	}
+	return nil
 }
 
 // limitCopies has the library refuse patches that copy the object into itself
