@@ -23,6 +23,7 @@ func FuzzPatch(f *testing.F) {
 		`[{"op":"add","path":"/spec/containers/-1","value":{}},{"op":"replace","path":"/spec/containers/99999999999999999999","value":1}]`,
 		`[{"op":"replace","path":""}]`,
 		`[{"op":"remove","path":"/spec"},{"op":"test","path":""}]`,
+		`{"spec":{"containers":[{"name":[]}]}}`,
 		`{"metadata":{"labels":null,"finalizers":["a"]},"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`,
 		`{"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"name":"c","ports":[{"containerPort":1,"protocol":"TCP"}]}],"$retainKeys":["containers"]}}`,
 		`{"spec":{"tolerations":[{"$patch":"replace"}],"$deleteFromPrimitiveList/x":[1]}}`,

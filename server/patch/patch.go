@@ -144,31 +144,26 @@ func (p *Patch) operate(doc []byte) (patched []byte, problems []error, err error
 	if len(ops) > maxOperations {
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(ops)))
 	}
-	for _, op := range ops {
-		if err := checkWhole(op); err != nil {
-			return nil, nil, unprocessable(err)
-		}
-	}
 	limitCopies()
-	if patched, err = ops.Apply(doc); err != nil {
-		err = unprocessable(err)
-	}
+	patched, err = calm(func() ([]byte, error) {
+		patched, err := ops.Apply(doc)
+		if err != nil {
+			err = unprocessable(err)
+		}
+		return patched, err
+	})
 	return patched, problems, err
 }
 
-// checkWhole refuses what is done to the whole object with no value, which the
-// library dereferences all the same.
-func checkWhole(op jsonpatch.Operation) error {
-	if path, err := op.Path(); err != nil || path != "" || op["value"] != nil {
-		return nil
-	}
-	switch op.Kind() {
-	case "replace":
-		return errors.New("replace operation value must be object or array")
-	case "test":
-		return jsonpatch.ErrTestFailed
-	}
-	return nil
+// calm calls a library that panics on some values of other kinds than it expects:
+// that is the patch's fault.
+func calm[T any](apply func() (T, error)) (patched T, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = unprocessable(fmt.Errorf("a value of the patch is missing, or not of the kind that its place asks for: %v", fault))
+		}
+	}()
+	return apply()
 }
 
 // limitCopies has the library refuse patches that copy the object into itself
@@ -186,7 +181,7 @@ func (p *Patch) applyStrategic(current, into runtime.Object) (value func() strin
 	if err != nil {
 		return nil, nil, err
 	}
-	patched, err := strategicpatch.StrategicMergeMapPatch(doc, merge, into)
+	patched, err := calm(func() (strategicpatch.JSONMap, error) { return strategicpatch.StrategicMergeMapPatch(doc, merge, into) })
 	if err != nil {
 		return nil, nil, strategicError(err)
 	}

@@ -32,6 +32,9 @@ func TestApply(t *testing.T) {
 		want     string
 		problems int
 	}{
+		{"json replaces all by nothing", types.JSONPatchType, `[{"op":"replace","path":""}]`, "422 the server rejected our request", 0},
+		{"json tests all for nothing", types.JSONPatchType, `[{"op":"remove","path":"/spec"},{"op":"test","path":""}]`, "422 the server rejected our request", 0},
+		{"strategic with a key of another kind", types.StrategicMergePatchType, `{"spec":{"containers":[{"name":[]}]}}`, "422 the server rejected our request", 0},
 		{"json replaces", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/a","value":"2"}]`, "map[a:2] [x:1 y:1]", 0},
 		{"json tests", types.JSONPatchType, `[{"op":"test","path":"/metadata/labels/a","value":"2"}]`, "422 the server rejected our request due to an error in our request", 0},
 		{"json of another kind", types.JSONPatchType, `{"op":"add"}`, "400 error decoding patch: json: cannot unmarshal object into Go value of type []patch.jsonPatchOp", 0},
