@@ -30,7 +30,7 @@ func flagName(arg string) string {
 var fileFlags = []string{
 	"admission-control-config-file", "audit-policy-file", "audit-webhook-config-file", "authentication-config",
 	"authentication-token-webhook-config-file", "authorization-config", "authorization-webhook-config-file",
-	"encryption-provider-config", "oidc-ca-file", "token-auth-file",
+	"encryption-provider-config", "oidc-ca-file", "oidc-client-secret-file", "token-auth-file",
 }
 
 // argMounts are the directories that further flags need: those of files that are

@@ -43,6 +43,7 @@ type authnFlags struct {
 type oidcFlags struct {
 	auth.OIDC
 	caFile     string
+	secretFile string
 	algorithms []string
 }
 
@@ -67,6 +68,7 @@ func (o *oidcFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Issuer, "oidc-issuer-url", "", "OpenID Connect issuer whose tokens are good")
 	f.StringVar(&o.ClientID, "oidc-client-id", "", "what its tokens must be meant for")
 	f.StringVar(&o.caFile, "oidc-ca-file", "", "authority of its certificate (default: those of the host)")
+	f.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with what the dashboard shows the issuer when users sign in (default: nothing, the client is a public one)")
 	f.StringVar(&o.UsernameClaim, "oidc-username-claim", "sub", "claim that names the user")
 	f.StringVar(&o.UsernamePrefix, "oidc-username-prefix", "", "put in front of it (default: the issuer's URL and #, but for emails; -: nothing)")
 	f.StringVar(&o.GroupsClaim, "oidc-groups-claim", "", "claim that lists the groups")
@@ -82,13 +84,17 @@ func (a *authnFlags) given(prefix string) bool {
 	return given
 }
 
-// open makes what the flags ask for, and adds it to the methods that are tried.
 // forPages is the issuer as the dashboard needs it; nil if there is none.
 func (o *oidcFlags) forPages() (*web.OIDC, error) {
 	if o.Issuer == "" {
 		return nil, nil
 	}
-	issuer := &web.OIDC{Issuer: o.Issuer, ClientID: o.ClientID}
+	issuer := &web.OIDC{Issuer: o.Issuer, ClientID: o.ClientID, SecretFile: o.secretFile}
+	if o.secretFile != "" {
+		if _, err := os.ReadFile(o.secretFile); err != nil {
+			return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
+		}
+	}
 	if o.caFile != "" {
 		pool, err := cluster.ReadPool(o.caFile)
 		if err != nil {
@@ -99,7 +105,8 @@ func (o *oidcFlags) forPages() (*web.OIDC, error) {
 	return issuer, nil
 }
 
-// jwts is nil if there are no issuers.
+// open makes what the flags ask for, and adds it to the methods that are tried. jwts
+// is nil if there are no issuers.
 func (a *authnFlags) open(config *auth.Config, accountIssuers []string, store *storage.Store, log *slog.Logger) (jwts *auth.JWTs, err error) {
 	jwtConfig, err := a.jwtConfig(accountIssuers)
 	if err != nil {

@@ -11,7 +11,7 @@ const forwardPrefix = "/ui/k8s"
 
 // forward gives a request to the API server as its user's.
 func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
-	s, err := d.session(r)
+	s, err := d.current(w, r)
 	if err != nil {
 		refuse(w, http.StatusUnauthorized, "Unauthorized", err.Error())
 		return

@@ -9,29 +9,31 @@ import (
 // live knows what is open in the name of each session, and the sessions that were
 // ended before their time.
 type live struct {
-	mu    sync.Mutex // protects the fields below
-	open  map[string]map[*context.CancelFunc]bool
-	ended map[string]time.Time // until when their cookies would be good
+	mu    sync.Mutex                      // protects the fields below
+	open  map[string]map[*time.Timer]bool // each ends a request when the session does
+	ended map[string]time.Time            // until when their cookies would be good
 }
 
 func newLive() *live {
-	return &live{open: map[string]map[*context.CancelFunc]bool{}, ended: map[string]time.Time{}}
+	return &live{open: map[string]map[*time.Timer]bool{}, ended: map[string]time.Time{}}
 }
 
 // request gives a request of a session its end: that of the session.
 func (l *live) request(ctx context.Context, s session) (context.Context, func()) {
-	ctx, cancel := context.WithDeadline(ctx, s.Ends)
+	ctx, cancel := context.WithCancel(ctx)
+	end := time.AfterFunc(time.Until(s.until()), cancel)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[s.ID] == nil {
-		l.open[s.ID] = map[*context.CancelFunc]bool{}
+		l.open[s.ID] = map[*time.Timer]bool{}
 	}
-	l.open[s.ID][&cancel] = true
+	l.open[s.ID][end] = true
 	return ctx, func() {
+		end.Stop()
 		cancel()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if delete(l.open[s.ID], &cancel); len(l.open[s.ID]) == 0 {
+		if delete(l.open[s.ID], end); len(l.open[s.ID]) == 0 {
 			delete(l.open, s.ID)
 		}
 	}
@@ -39,10 +41,17 @@ func (l *live) request(ctx context.Context, s session) (context.Context, func())
 
 func (l *live) end(s session) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.remember(s.ID, s.Ends)
-	for cancel := range l.open[s.ID] {
-		(*cancel)()
+	l.mu.Unlock()
+	l.goOn(s.ID, time.Now())
+}
+
+// goOn gives what is open in a session's name another end.
+func (l *live) goOn(id string, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for end := range l.open[id] {
+		end.Reset(time.Until(until))
 	}
 }
 

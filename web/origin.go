@@ -18,7 +18,7 @@ func (d *Dashboard) fromOurPage(r *http.Request) error {
 	upgrade := r.Header.Get("Upgrade") != ""
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
-	visit := safe && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, forwardPrefix)
+	visit := safe && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, forwardPrefix) && r.URL.Path != oidcEnd
 	switch {
 	case d.config.Loopback != "" && !d.isUs(r.Host):
 		// Another name that leads here: somebody has it in their hands where names lead.

@@ -38,8 +38,19 @@ type session struct {
 	ID      string    `json:"i"`
 	Token   string    `json:"t,omitempty"`
 	User    *User     `json:"u,omitempty"`
-	Expires time.Time `json:"e"` // unless it is used
-	Ends    time.Time `json:"x"` // in any case
+	Expires time.Time `json:"e"`           // unless it is used
+	Ends    time.Time `json:"x"`           // in any case
+	OIDC    bool      `json:"o,omitempty"` // it was begun at the issuer
+	Renew   time.Time `json:"n,omitzero"`  // when the token is to be renewed; zero: never
+	refresh string    // with what; it has a cookie of its own
+}
+
+// until is how long the session can be relied upon: its token may end sooner.
+func (s session) until() time.Time {
+	if ends := tokenEnds(s.Token); !ends.IsZero() && ends.Before(s.Ends) {
+		return ends
+	}
+	return s.Ends
 }
 
 // seal encrypts and authenticates sessions.
@@ -50,6 +61,7 @@ const (
 	forSession = "orrery dashboard session 2"
 	forCode    = "orrery dashboard code 1"
 	forOIDC    = "orrery dashboard oidc 1"
+	forRenewal = "orrery dashboard renewal 1"
 )
 
 func newSeal(key []byte) (*seal, error) {
@@ -136,7 +148,15 @@ func (d *Dashboard) give(w http.ResponseWriter, s session) (session, error) {
 		return s, err
 	}
 	http.SetCookie(w, d.cookie(d.cookieName(), value, s.Expires.Sub(now)))
-	return s, nil
+	return s, d.giveRenewal(w, s)
+}
+
+// forget takes the session's cookies away.
+func (d *Dashboard) forget(w http.ResponseWriter) {
+	http.SetCookie(w, d.cookie(d.cookieName(), "", 0))
+	if d.config.OIDC != nil {
+		http.SetCookie(w, d.cookie(renewalCookie, "", 0))
+	}
 }
 
 // cookieName depends on the port where there is no TLS, and so no prefix: cookies
@@ -198,15 +218,29 @@ func (d *Dashboard) byToken(ctx context.Context, token string) (User, session, e
 	return user, session{Token: token, Ends: tokenEnds(token)}, err
 }
 
-// tokenEnds reads the end of a token, which has been verified, if it tells one.
-func tokenEnds(token string) time.Time {
-	var claims struct {
-		Exp float64 `json:"exp"`
-	}
+// claims are what matters here of a token. Whether it is good is the API server's to
+// say.
+type claims struct {
+	Issuer  string  `json:"iss"`
+	Subject string  `json:"sub"`
+	Nonce   string  `json:"nonce"`
+	Expires float64 `json:"exp"`
+}
+
+// claimsOf reads a token, if it is one that can be read.
+func claimsOf(token string) (c claims) {
 	if parts := strings.Split(token, "."); len(parts) == 3 {
-		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(raw, &claims) == nil && claims.Exp > 0 {
-			return time.Unix(int64(claims.Exp), 0)
+		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil {
+			_ = json.Unmarshal(raw, &c)
 		}
+	}
+	return c
+}
+
+// tokenEnds is the end of a token, if it tells one.
+func tokenEnds(token string) time.Time {
+	if c := claimsOf(token); c.Expires > 0 {
+		return time.Unix(int64(c.Expires), 0)
 	}
 	return time.Time{}
 }
@@ -223,7 +257,7 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *http.Request, user User, s s
 
 // whoAmI asks the API server again, so that a revoked token ends here too.
 func (d *Dashboard) whoAmI(w http.ResponseWriter, r *http.Request) {
-	s, err := d.session(r)
+	s, err := d.current(w, r)
 	user := User{}
 	switch {
 	case err == nil && s.User != nil:
@@ -232,7 +266,7 @@ func (d *Dashboard) whoAmI(w http.ResponseWriter, r *http.Request) {
 		user, err = d.config.Verify(r.Context(), s.Token)
 	}
 	if err != nil {
-		http.SetCookie(w, d.cookie(d.cookieName(), "", 0))
+		d.forget(w)
 		refuse(w, http.StatusUnauthorized, "Unauthorized", err.Error())
 		return
 	}
@@ -245,12 +279,12 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
 	if s, err := d.session(r); err == nil {
 		d.live.end(s)
 	}
-	http.SetCookie(w, d.cookie(d.cookieName(), "", 0))
+	d.forget(w)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// tell says who is signed in, until when at most, and whether the cluster's API
-// server is another one than orrery's.
+// tell says who is signed in, until when at most, by when to ask again for the session
+// to go on, and whether the cluster's API server is another one than orrery's.
 func (d *Dashboard) tell(w http.ResponseWriter, r *http.Request, user User, s session) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -258,9 +292,11 @@ func (d *Dashboard) tell(w http.ResponseWriter, r *http.Request, user User, s se
 		Name     string    `json:"user"`
 		Groups   []string  `json:"groups,omitempty"`
 		Ends     time.Time `json:"ends"`
+		Renew    time.Time `json:"renew,omitzero"`
+		OIDC     bool      `json:"oidc,omitempty"`
 		Foreign  bool      `json:"foreign,omitempty"`
 		Language string    `json:"language"`
-	}{user.Name, user.Groups, s.Ends, d.config.Loopback != "", language(r.Header.Get("Accept-Language"))})
+	}{user.Name, user.Groups, s.Ends, s.Renew, s.OIDC, d.config.Loopback != "", language(r.Header.Get("Accept-Language"))})
 }
 
 // ways tells the page how one can sign in here.

@@ -48,12 +48,13 @@ type Config struct {
 
 // Dashboard serves the page and its requests.
 type Dashboard struct {
-	config Config
-	page   *page
-	seal   *seal
-	live   *live
-	mux    *http.ServeMux
-	now    func() time.Time
+	config   Config
+	page     *page
+	seal     *seal
+	live     *live
+	renewals renewals
+	mux      *http.ServeMux
+	now      func() time.Time
 }
 
 // New makes a Dashboard. It fails on a key of the wrong length only.
@@ -79,6 +80,7 @@ func New(c Config) (*Dashboard, error) {
 	if c.OIDC != nil {
 		d.mux.HandleFunc("GET "+oidcStart, d.oidcStart)
 		d.mux.HandleFunc("GET "+oidcCallback, d.oidcCallback)
+		d.mux.HandleFunc("GET "+oidcEnd, d.oidcEnd)
 	}
 	d.mux.HandleFunc(forwardPrefix+"/", d.forward)
 	d.mux.Handle(Prefix, d.page)

@@ -5,6 +5,8 @@ interface Session {
   user: string
   groups?: string[]
   ends: string
+  renew?: string
+  oidc?: boolean
   foreign?: boolean
   language: 'en' | 'zh-TW'
 }
@@ -18,6 +20,7 @@ class SessionState {
   ends = $state(Infinity)
   /** The API server is not orrery's: it can't show its own insides. */
   foreign = $state(false)
+  private oidc = false
   /** What went wrong with the link that led here. */
   problem = $state('')
   private again: ReturnType<typeof setInterval> | undefined
@@ -57,8 +60,15 @@ class SessionState {
   }
 
   async signOut(): Promise<void> {
+    if (this.oidc) return location.assign('/ui/oidc/end') // where the issuer is told, too
     await fetch('/ui/session', { method: 'DELETE' }).catch(() => null)
     this.leave()
+  }
+
+  /** signInAgain makes the session a new one before it ends. */
+  signInAgain(): void {
+    if (this.oidc) location.assign('/ui/oidc/start')
+    else void this.signOut()
   }
 
   private enter(s: Session): void {
@@ -66,11 +76,13 @@ class SessionState {
     this.groups = s.groups ?? []
     if (!localStorage.getItem('orrery.language')) prefs.language = s.language
     this.ends = Date.parse(s.ends)
+    this.oidc = s.oidc === true
     this.foreign = s.foreign === true
     this.phase = 'in'
     // The session lives on while it is used, and a websocket is no use of it.
     clearInterval(this.again)
-    this.again = setInterval(() => void this.check(), 10 * 60_000)
+    const renew = s.renew ? Math.max(30_000, Date.parse(s.renew) - Date.now() + 1000) : Infinity
+    this.again = setInterval(() => void this.check(), Math.min(10 * 60_000, renew))
     connection.start()
   }
 
