@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,11 +38,9 @@ func newControllerManagerCommand() *cobra.Command {
 					return fmt.Errorf("--service-account-private-key-file: %w", err)
 				}
 			}
-			metrics := prometheus.NewRegistry()
-			metrics.MustRegister(o.Trace.Metrics())
 			return together(c.Context(), o.Trace.Run,
 				func(ctx context.Context) error {
-					return serveHealth(ctx, address, client.Measured(metrics), zpages{component: "kube-controller-manager", flags: c.Flags()})
+					return serveHealth(ctx, address, client.Measured(o.Trace), zpages{component: "kube-controller-manager", flags: c.Flags()})
 				},
 				func(ctx context.Context) error { return controllers.Run(ctx, o) })
 		},

@@ -26,10 +26,9 @@ func newSchedulerCommand() *cobra.Command {
 				return err
 			}
 			metrics := prometheus.NewRegistry()
-			metrics.MustRegister(spans.Metrics())
 			return together(c.Context(), spans.Run,
 				func(ctx context.Context) error {
-					return serveHealth(ctx, address, client.Measured(metrics), zpages{component: "kube-scheduler", flags: c.Flags()})
+					return serveHealth(ctx, address, client.Measured(spans, metrics), zpages{component: "kube-scheduler", flags: c.Flags()})
 				},
 				func(ctx context.Context) error {
 					return scheduler.Run(ctx, scheduler.Config{Clients: clients, Name: name, LeaderElect: elect, Log: log, Metrics: metrics, Trace: spans})

@@ -67,4 +67,4 @@ func (m *metrics) observe(request, answer *dns.Msg, w dns.ResponseWriter, took t
 }
 
 // all are also those that the libraries keep.
-func (m *metrics) all() prometheus.Gatherer { return client.Measured(m.registry) }
+func (m *metrics) all() prometheus.Gatherer { return client.Measured(nil, m.registry) }

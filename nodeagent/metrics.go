@@ -69,7 +69,7 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	gauge(w, "kubelet_running_containers", "Number of containers currently running", lines...)
 	plain := r.Clone(r.Context())
 	plain.Header = http.Header{}
-	promhttp.HandlerFor(client.Measured(), promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, plain)
+	promhttp.HandlerFor(client.Measured(a.cfg.Trace), promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, plain)
 }
 
 // serveResourceMetrics serves what metrics-server reads.

@@ -45,9 +45,12 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	for _, item := range page.Items {
+	for i, item := range page.Items {
+		ofOne, span := c.traceDeletion(ctx, i)
 		// Each object decides anew which preconditions and finalizers apply.
-		if _, _, err := c.remove(ctx, col, item.Namespace, item.Name, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+		_, _, err := c.remove(ofOne, col, item.Namespace, item.Name, options.DeepCopy())
+		span.EndQuietly(err)
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

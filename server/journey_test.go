@@ -106,6 +106,31 @@ func TestJourneyOfARequest(t *testing.T) {
 	}
 }
 
+// Each object of a deletecollection is told of, by whom and that it has gone.
+func TestJourneysOfACollection(t *testing.T) {
+	c := start(t, withJourneys)
+	var uids []string
+	for _, name := range []string{"a", "b"} {
+		_, body := c.do("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", `{"metadata":{"name":"`+name+`"}}`, nil)
+		var made metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(body), &made); err != nil {
+			t.Fatal(err)
+		}
+		uids = append(uids, string(made.UID))
+	}
+	if code, body := c.do("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", "", nil); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, uid := range uids {
+		var j api.Journey
+		c.await("the journey", func() bool { j = c.journey(uid); return len(j.Changes) == 2 })
+		last := j.Changes[1]
+		if last.Name != "delete poddisruptionbudgets" || last.User != "admin" || !slices.Contains(spanNames(j), "etcd commit") {
+			t.Errorf("changes %+v, spans %v", j.Changes, spanNames(j))
+		}
+	}
+}
+
 func TestSpansOfComponents(t *testing.T) {
 	node := &user.DefaultInfo{Name: "system:node:one", Groups: []string{user.NodesGroup}}
 	for _, c := range []struct {

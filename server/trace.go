@@ -18,6 +18,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"orrery.dev/api"
 	"orrery.dev/server/storage"
@@ -59,13 +60,8 @@ func (s *Server) trace(c *gin.Context) {
 	agent := c.Request.UserAgent()
 	defer func() {
 		code := c.Writer.Status()
-		span.Set(attribute.String("user_agent.original", agent), attribute.Int("http.response.status_code", code), trace.Caller(componentOf(agent)))
-		if who := userFrom(c.Request.Context()); who != nil {
-			span.Set(attribute.String("enduser.id", who.GetName()))
-			if node, ok := strings.CutPrefix(who.GetName(), "system:node:"); ok {
-				span.Set(trace.Node(node))
-			}
-		}
+		span.Set(attribute.Int("http.response.status_code", code))
+		traceCaller(span, agent, userFrom(c.Request.Context()))
 		var failed error
 		if code >= 400 && code != http.StatusConflict { // a lost race is an answer like others
 			failed = errors.New(strconv.Itoa(code))
@@ -73,6 +69,30 @@ func (s *Server) trace(c *gin.Context) {
 		span.End(failed)
 	}()
 	c.Next()
+}
+
+func traceCaller(span *trace.Span, agent string, who user.Info) {
+	span.Set(attribute.String("user_agent.original", agent), trace.Caller(componentOf(agent)))
+	if who == nil {
+		return
+	}
+	span.Set(attribute.String("enduser.id", who.GetName()))
+	if node, ok := strings.CutPrefix(who.GetName(), "system:node:"); ok {
+		span.Set(trace.Node(node))
+	}
+}
+
+// tracedDeletions is how many objects of a deletecollection are told of.
+const tracedDeletions = 100
+
+// traceDeletion begins the span of the nth object of a deletecollection.
+func (c *call) traceDeletion(ctx context.Context, nth int) (context.Context, *trace.Span) {
+	if nth >= tracedDeletions {
+		return ctx, nil
+	}
+	ctx, span := trace.Step(ctx, "delete "+c.GVR.Resource)
+	traceCaller(span, c.r.UserAgent(), c.user)
+	return ctx, span
 }
 
 // componentOf is the program that a User-Agent names: ours are all "orrery/...".
@@ -135,7 +155,7 @@ func (c *call) changes(before, after runtime.Object) bool {
 	switch {
 	case err1 != nil || err2 != nil:
 		return false
-	case c.Verb == "delete" || a.GetDeletionTimestamp() != nil:
+	case strings.HasPrefix(c.Verb, "delete") || a.GetDeletionTimestamp() != nil:
 		return b.GetDeletionTimestamp() == nil
 	case c.Subresource == "" && slices.Contains(components, componentOf(c.r.UserAgent())):
 		return false // what controllers note in annotations

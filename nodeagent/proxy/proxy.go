@@ -323,7 +323,7 @@ func (p *Proxy) healthRoutes() http.Handler {
 
 func (p *Proxy) metricsRoutes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(client.Measured(p.metrics.registry), promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(client.Measured(p.config.Trace, p.metrics.registry), promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", p.health.handler(true))
 	for path, page := range p.config.Pages {
 		mux.Handle(path, page)
