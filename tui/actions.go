@@ -19,7 +19,10 @@ type action struct {
 	// kind's.
 	verb, sub, resource string
 	writes              bool // refused when read-only
-	run                 func(a *app, c call)
+	// instead says what to do where the console is shown elsewhere than where it
+	// runs, for what concerns that machine.
+	instead string
+	run     func(a *app, c call)
 }
 
 // call is one use of an action.
@@ -107,6 +110,9 @@ func (a *app) refuses(act action, p pane) string {
 	if act.on != nil && !slices.ContainsFunc(p.scopes(), func(s string) bool { return slices.Contains(act.on, s) }) {
 		return a.words.say("not for %s", p.crumb())
 	}
+	if act.instead != "" && a.config.Terminal != nil {
+		return a.words.say("the console runs on %s, not on your machine; %s", a.config.Machine, a.words.say(act.instead))
+	}
 	if act.writes && a.config.ReadOnly {
 		return a.words.say("this console is read only")
 	}
@@ -131,7 +137,7 @@ func globalActions() []action {
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
 		{name: "crumbs", help: "show or hide the way here", run: func(a *app, _ call) { a.crumbsOff = !a.crumbsOff }},
 		{name: "clear-filter", help: "clear the filter", run: func(a *app, _ call) { a.clearFilter() }},
-		{name: "suspend", help: "stop this program; fg brings it back", run: func(a *app, _ call) { a.stopProcess() }},
+		{name: "suspend", help: "stop this program; fg brings it back", instead: "ssh's own ~^Z does it", run: func(a *app, _ call) { a.stopProcess() }},
 		{name: "quit", help: "leave", run: func(a *app, _ call) { a.quit() }},
 	}
 }

@@ -123,12 +123,7 @@ func (a *app) run(ctx context.Context, under tcell.Screen) error {
 }
 
 func (a *app) build() {
-	tview.Styles.PrimitiveBackgroundColor = tcell.ColorDefault
-	tview.Styles.ContrastBackgroundColor = tcell.ColorDefault
-	// tview draws the border of what has the focus double; ours says it by colour.
-	b := &tview.Borders
-	b.HorizontalFocus, b.VerticalFocus = b.Horizontal, b.Vertical
-	b.TopLeftFocus, b.TopRightFocus, b.BottomLeftFocus, b.BottomRightFocus = b.TopLeft, b.TopRight, b.BottomLeft, b.BottomRight
+	plainStyles()
 	a.header, a.footer, a.prompt = newHeader(a), newFooter(a), newPrompt(a)
 	a.body = tview.NewFlex().SetDirection(tview.FlexRow)
 	a.layout = tview.NewFlex().SetDirection(tview.FlexRow).

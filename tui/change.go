@@ -40,7 +40,7 @@ func changeActions() []action {
 		{name: "drain", hint: "drain", help: "cordon the node and evict its pods", on: []string{"nodes"}, verb: "patch", writes: true, run: one((*app).askDrain)},
 		{name: "shell", hint: "shell", help: "a shell in the container", on: []string{"pods", "containers"}, verb: "create", sub: "exec", resource: "pods", writes: true, run: one((*app).shell)},
 		{name: "attach", help: "attach to the container's terminal", on: []string{"pods", "containers"}, verb: "create", sub: "attach", resource: "pods", writes: true, run: one((*app).attach)},
-		{name: "port-forward", hint: "port-forward", help: "forward a local port", on: []string{"pods", "services"}, verb: "create", sub: "portforward", resource: "pods", writes: true, run: one((*app).askForward)},
+		{name: "port-forward", hint: "port-forward", help: "forward a local port", on: []string{"pods", "services"}, instead: "use kubectl port-forward there", verb: "create", sub: "portforward", resource: "pods", writes: true, run: one((*app).askForward)},
 		{name: "stop-forwards", help: "end all port-forwards", run: func(a *app, _ call) {
 			for _, f := range a.forwards {
 				f.stop()

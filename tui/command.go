@@ -15,8 +15,8 @@ type command struct {
 	labels    string // a label selector for the server
 }
 
-// parseCommand reads a line: a word, then a namespace, "/text", "-f text",
-// "-l labels" or "a=b".
+// parseCommand reads a line: a word, then a namespace, "/text", "-n namespace",
+// "-f text", "-l labels" or "a=b".
 func parseCommand(line string) command {
 	line = strings.TrimSpace(line)
 	var c command
@@ -41,6 +41,7 @@ func parseCommand(line string) command {
 			return c
 		case arg == "all" || arg == "-A":
 			c.all = true
+		case arg == "-n": // as in kubectl; what follows is the namespace
 		case c.namespace == "":
 			c.namespace = arg
 		}

@@ -149,6 +149,7 @@ func TestCommands(t *testing.T) {
 		"pod app=x,tier!=y":  {word: "pod", labels: "app=x,tier!=y"},
 		"pod -f fuzz":        {word: "pod", filter: "-f fuzz"},
 		"pods all":           {word: "pods", all: true},
+		"pods -n shop":       {word: "pods", namespace: "shop"},
 		"pods -l app in (a)": {word: "pods", labels: "appin(a)"},
 	} {
 		got := parseCommand(line)

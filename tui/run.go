@@ -2,14 +2,11 @@ package tui
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
 	"github.com/gdamore/tcell/v2"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"orrery.dev/client"
 )
@@ -31,9 +28,17 @@ type Config struct {
 	NoColor  bool
 	// Editor is the command that edits a file; empty is vi.
 	Editor string
+	// Terminal is where the console is shown; nil is the process's own. Another is
+	// that of somebody elsewhere, who has no business with this machine: such a
+	// console starts no programs, touches no files and listens on no ports.
+	Terminal tcell.Tty
+	// Machine is the name of this one, for the user of another Terminal.
+	Machine string
+	// Term and ColorTerm are what another Terminal is and can do.
+	Term, ColorTerm string
 }
 
-// FromEnvironment fills in what the user's environment says: language, colour
+// FromEnvironment fills in what the user's environment says: language, terminal
 // and editor.
 func (c *Config) FromEnvironment(getenv func(string) string) {
 	first := func(names ...string) string {
@@ -47,16 +52,15 @@ func (c *Config) FromEnvironment(getenv func(string) string) {
 	c.Language = first("LC_ALL", "LC_MESSAGES", "LANG")
 	c.NoColor = getenv("NO_COLOR") != ""
 	c.Editor = first("KUBE_EDITOR", "VISUAL", "EDITOR")
+	c.Term, c.ColorTerm = getenv("TERM"), getenv("COLORTERM")
 }
 
 // Run shows the console until the user quits or ctx ends. An API server that is
 // away does not end it.
 func Run(ctx context.Context, cfg Config) error {
-	klog.SetOutput(io.Discard) // what the libraries log would draw over the screen
-	klog.LogToStderr(false)
-	under, err := tcell.NewScreen()
+	under, err := cfg.screen()
 	if err != nil {
-		return fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
+		return err
 	}
 	k, err := newCluster(cfg.REST)
 	if err != nil {

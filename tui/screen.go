@@ -133,6 +133,39 @@ func (s *screen) Sync() {
 	s.Screen.Sync()
 }
 
+// Suspend implements tcell.Screen; what was typed before is nobody's.
+func (s *screen) Suspend() error {
+	defer s.dropEvents()()
+	return s.Screen.Suspend()
+}
+
+// Fini implements tcell.Screen.
+func (s *screen) Fini() {
+	defer s.dropEvents()()
+	s.Screen.Fini()
+}
+
+// dropEvents empties the queue of events until stop is called: with it full,
+// tcell would wait for ever for its own goroutine that fills it.
+func (s *screen) dropEvents() (stop func()) {
+	queue, ok := s.Screen.(interface{ EventQ() chan tcell.Event })
+	if !ok {
+		return func() {}
+	}
+	done, dropped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(dropped)
+		for {
+			select {
+			case <-queue.EventQ():
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-dropped }
+}
+
 // Resume implements tcell.Screen; another program has drawn meanwhile.
 func (s *screen) Resume() error {
 	err := s.Screen.Resume()

@@ -66,9 +66,9 @@ func (a *app) terminal(t target, sub string, options any) {
 		return
 	}
 	a.aside(func() error {
-		fmt.Printf("%s %s: exit or ctrl-d comes back\r\n", sub, t)
-		return withRawTerminal(a.ctx, func(in io.Reader, sizes remotecommand.TerminalSizeQueue) error {
-			err := executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: in, Stdout: os.Stdout, Tty: true, TerminalSizeQueue: sizes})
+		return a.lend(func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error {
+			fmt.Fprintf(tty, "%s %s: exit or ctrl-d comes back\r\n", sub, t)
+			err := executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: tty, Stdout: tty, Tty: true, TerminalSizeQueue: sizes})
 			var code utilexec.CodeExitError
 			if errors.As(err, &code) { // the last command of the shell, not ours, went wrong
 				a.note("exit code %d", code.Code)

@@ -1,0 +1,126 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/gdamore/tcell/v2/terminfo"
+	"github.com/rivo/tview"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
+)
+
+// screen is that of the console's terminal.
+func (c *Config) screen() (tcell.Screen, error) {
+	if c.Terminal == nil {
+		klog.SetOutput(io.Discard) // what the libraries log would draw over the screen
+		klog.LogToStderr(false)
+		under, err := tcell.NewScreen()
+		if err != nil {
+			return nil, fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
+		}
+		return under, nil
+	}
+	forgetTerminal()
+	kind, err := c.terminalKind()
+	if err != nil {
+		return nil, err
+	}
+	return tcell.NewTerminfoScreenFromTtyTerminfo(c.Terminal, kind)
+}
+
+// forgetTerminal makes the process's environment say nothing of a terminal, and
+// UTF-8: tcell looks there, but terminals of others are not the process's.
+var forgetTerminal = sync.OnceFunc(func() {
+	for _, name := range []string{"NO_COLOR", "COLORTERM", "TCELL_TRUECOLOR", "TCELL_ALTSCREEN", "LINES", "COLUMNS"} {
+		_ = os.Unsetenv(name)
+	}
+	_ = os.Setenv("LC_ALL", "C.UTF-8")
+})
+
+// kindsMu protects tcell's entries of terminals, which it amends as it looks
+// them up.
+var kindsMu sync.Mutex
+
+// terminalKind is what the user's terminal can do, by its name. Only what is
+// built in is known: tcell would have a program of this machine look up others.
+func (c *Config) terminalKind() (*terminfo.Terminfo, error) {
+	name, direct := strings.CutSuffix(c.Term, "-truecolor")
+	kindsMu.Lock()
+	defer kindsMu.Unlock()
+	known, err := terminfo.LookupTerminfo(name)
+	if err != nil || known.SetCursor == "" {
+		return nil, fmt.Errorf("terminals of the type %q are not known here: try TERM=xterm-256color", c.Term)
+	}
+	kind := *known // tcell writes into it
+	if direct || c.ColorTerm == "truecolor" || c.ColorTerm == "24bit" {
+		kind.SetFgRGB, kind.SetBgRGB = "\x1b[38;2;%p1%d;%p2%d;%p3%dm", "\x1b[48;2;%p1%d;%p2%d;%p3%dm"
+	}
+	return &kind, nil
+}
+
+// plainStyles are tview's, for all consoles of the process: backgrounds are the
+// terminal's, and the border of what has the focus, which tview draws double, is
+// told by its colour.
+var plainStyles = sync.OnceFunc(func() {
+	tview.Styles.PrimitiveBackgroundColor = tcell.ColorDefault
+	tview.Styles.ContrastBackgroundColor = tcell.ColorDefault
+	b := &tview.Borders
+	b.HorizontalFocus, b.VerticalFocus = b.Horizontal, b.Vertical
+	b.TopLeftFocus, b.TopRightFocus, b.BottomLeftFocus, b.BottomRightFocus = b.TopLeft, b.TopRight, b.BottomLeft, b.BottomRight
+})
+
+// lend leaves the terminal to use, raw. What is typed once that has returned is
+// the console's again.
+func (a *app) lend(use func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error) error {
+	tty, ok := a.under.Tty()
+	if !ok {
+		return errors.New("this screen is no terminal")
+	}
+	if err := tty.Start(); err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	defer func() { _ = tty.Stop() }()
+	defer func() { _ = tty.Drain() }() // ends a read
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	sizes := &sizeQueue{tty: tty, changed: make(chan struct{}, 1), done: ctx.Done()}
+	sizes.change() // so that the program starts with the right one
+	tty.NotifyResize(sizes.change)
+	defer tty.NotifyResize(nil)
+	return use(tty, sizes)
+}
+
+// sizeQueue tells the size of a terminal, and each change of it.
+type sizeQueue struct {
+	tty     tcell.Tty
+	changed chan struct{} // one slot
+	done    <-chan struct{}
+}
+
+func (q *sizeQueue) change() {
+	select {
+	case q.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (q *sizeQueue) Next() *remotecommand.TerminalSize {
+	select {
+	case <-q.done:
+		return nil
+	case <-q.changed:
+	}
+	size, err := q.tty.WindowSize()
+	if err != nil {
+		return nil
+	}
+	return &remotecommand.TerminalSize{Width: uint16(size.Width), Height: uint16(size.Height)}
+}
