@@ -125,13 +125,10 @@ func globalActions() []action {
 		{name: "filter", hint: "filter", help: "filter rows, or search text", run: func(a *app, _ call) { a.askFilter() }},
 		{name: "help", hint: "help", help: "what the keys do", run: func(a *app, _ call) { a.showHelp() }},
 		{name: "back", help: "clear the filter, or go back", run: func(a *app, _ call) { a.escape() }},
-		{name: "forward-view", help: "forward again after going back", run: func(a *app, _ call) { a.forwardView() }},
-		{name: "last-view", help: "the view before this one", run: func(a *app, _ call) {
-			if a.last != nil {
-				a.push(a.last)
-			}
-		}},
-		{name: "aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.showAliases() }},
+		{name: "previous-command", help: "the command before this one", run: func(a *app, _ call) { a.walkTrail(a.trail.walk(-1)) }},
+		{name: "next-command", help: "the command after this one", run: func(a *app, _ call) { a.walkTrail(a.trail.walk(1)) }},
+		{name: "last-view", help: "to and fro between two commands", run: func(a *app, _ call) { a.walkTrail(a.trail.turn()) }},
+		{name: "show-aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.execute("alias") }},
 		{name: "can", help: "what you may do in this namespace", run: func(a *app, _ call) { a.showRights() }},
 		{name: "refresh", help: "open the view anew", run: func(a *app, _ call) { p := a.top(); p.close(); p.open(); a.tv.Sync() }},
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
@@ -144,13 +141,10 @@ func globalActions() []action {
 
 func (a *app) askCommand() {
 	p := a.prompt
-	p.ask(":", "")
+	p.ask(":", "", &a.commands)
 	words := a.commandWords()
-	p.suggest = func(line string) string { return suggest(line, words, a.namespaces) }
-	p.done = func(line string) {
-		a.history.add(line)
-		a.execute(line)
-	}
+	p.suggest = func(line string) string { return suggest(line, words, a.argumentsOf) }
+	p.done = func(line string) { a.execute(line) }
 }
 
 // filterable is a pane whose content "/" narrows.
@@ -168,7 +162,7 @@ func (a *app) askFilter() {
 	}
 	was := f.filterText()
 	p := a.prompt
-	p.ask("/", was)
+	p.ask("/", was, &a.filters)
 	show := func(line string) {
 		f.setFilter(line)
 		a.refresh(a.now())
@@ -198,14 +192,6 @@ func (a *app) escape() {
 		return
 	}
 	a.back()
-}
-
-func (a *app) forwardView() {
-	if n := len(a.ahead); n > 0 {
-		p, rest := a.ahead[n-1], a.ahead[:n-1]
-		a.push(p)
-		a.ahead = rest
-	}
 }
 
 func tableActions() []action {

@@ -63,18 +63,17 @@ type app struct {
 	bindings   []binding
 	actions    map[string]action
 	rights     *rights
-	forwards   []*forward
+	forwards   *forwards
 
-	stack   []pane
-	ahead   []pane // left by going back
-	last    pane
-	root    *tview.Pages
-	layout  *tview.Flex
-	body    *tview.Flex
-	header  *header
-	prompt  *prompt
-	footer  *footer
-	history history
+	stack             []pane
+	root              *tview.Pages
+	layout            *tview.Flex
+	body              *tview.Flex
+	header            *header
+	prompt            *prompt
+	footer            *footer
+	commands, filters history // of the prompt
+	trail             trail
 
 	headerOff, crumbsOff, fullScreen bool
 }
@@ -85,7 +84,7 @@ func newApp(cfg Config, c *cluster) *app {
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()
-	a.rights = newRights()
+	a.rights, a.forwards = newRights(), &forwards{}
 	return a
 }
 
@@ -178,10 +177,8 @@ func (a *app) top() pane {
 // push shows a pane on top of the others.
 func (a *app) push(p pane) {
 	if was := a.top(); was != nil {
-		a.last = was
 		was.close()
 	}
-	a.ahead = nil
 	a.stack = append(a.stack, p)
 	a.reveal()
 }
@@ -189,10 +186,8 @@ func (a *app) push(p pane) {
 // replace shows a pane instead of all others.
 func (a *app) replace(p pane) {
 	if was := a.top(); was != nil {
-		a.last = was
 		was.close()
 	}
-	a.ahead = nil
 	a.stack = []pane{p}
 	a.reveal()
 }
@@ -202,11 +197,8 @@ func (a *app) back() bool {
 	if len(a.stack) < 2 {
 		return false
 	}
-	was := a.top()
-	was.close()
-	a.last = was
+	a.top().close()
 	a.stack = a.stack[:len(a.stack)-1]
-	a.ahead = append(a.ahead, was)
 	a.reveal()
 	return true
 }
@@ -341,13 +333,18 @@ func (a *app) retryCommand(line string) {
 	}
 }
 
-// words for commands, completed with Tab.
+// commandWords are what begins a command, the usual ones first: Tab takes the
+// first that fits.
 func (a *app) commandWords() []string {
-	words := []string{"pods", "nodes", "namespaces", "deployments", "services", "pulse", "map", "events", "help", "quit", "aliases", "forwards"}
+	words := []string{"pods", "nodes", "namespaces", "deployments", "services", "events", "help", "quit"}
+	usual := len(words)
+	for _, s := range scenes() {
+		words = append(words, s.words[0])
+	}
 	words = append(words, a.kinds.complete("")...)
 	for name := range a.actions {
 		words = append(words, name)
 	}
-	slices.Sort(words[12:])
+	slices.Sort(words[usual:])
 	return words
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,14 +22,14 @@ import (
 func changeActions() []action {
 	workload := []string{"workload"}
 	return []action{
-		{name: "edit", hint: "edit", help: "edit in your editor; the server checks before it is saved", on: []string{"table", "yaml"}, verb: "update", writes: true, run: func(a *app, c call) {
+		{name: "edit", hint: "edit", help: "edit in your editor; the server checks before it is saved", on: []string{"objects", "yaml"}, verb: "update", writes: true, run: func(a *app, c call) {
 			if t, ok := a.top().(*textPane); ok {
 				a.edit(t.of)
 				return
 			}
 			one((*app).edit)(a, c)
 		}},
-		{name: "delete", hint: "delete", help: "delete the marked objects, after asking", on: []string{"table"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, false) }},
+		{name: "delete", hint: "delete", help: "delete the marked objects, after asking", on: []string{"objects"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, false) }},
 		{name: "kill", help: "delete pods at once, after asking", on: []string{"pods"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, true) }},
 		{name: "scale", hint: "scale", help: "change the number of replicas", on: []string{"scalable"}, verb: "patch", sub: "scale", writes: true, run: (*app).askScale},
 		{name: "restart", hint: "restart", help: "replace all pods, as kubectl rollout restart does", on: workload, verb: "patch", writes: true, run: (*app).askRestart},
@@ -41,11 +42,10 @@ func changeActions() []action {
 		{name: "shell", hint: "shell", help: "a shell in the container", on: []string{"pods", "containers"}, verb: "create", sub: "exec", resource: "pods", writes: true, run: one((*app).shell)},
 		{name: "attach", help: "attach to the container's terminal", on: []string{"pods", "containers"}, verb: "create", sub: "attach", resource: "pods", writes: true, run: one((*app).attach)},
 		{name: "port-forward", hint: "port-forward", help: "forward a local port", on: []string{"pods", "services"}, instead: "use kubectl port-forward there", verb: "create", sub: "portforward", resource: "pods", writes: true, run: one((*app).askForward)},
-		{name: "stop-forwards", help: "end all port-forwards", run: func(a *app, _ call) {
-			for _, f := range a.forwards {
-				f.stop()
-			}
-			a.forwards = nil
+		{name: "stop-forwards", help: "end all port-forwards", run: func(a *app, _ call) { a.forwards.stop(func(*forward) bool { return true }) }},
+		{name: "stop-forward", hint: "stop", help: "end the port-forward", on: []string{"portforwards"}, run: func(a *app, c call) {
+			a.forwards.stop(func(f *forward) bool { return slices.ContainsFunc(c.on, func(t target) bool { return t.uid == f.id }) })
+			c.table.reload()
 		}},
 	}
 }

@@ -9,14 +9,15 @@ import (
 type command struct {
 	word      string
 	args      []string
-	namespace string // of a kind: where to look
+	namespace string // of a kind: where to look; several with commas
 	all       bool   // all namespaces
+	context   string // what follows "@": which cluster
 	filter    string // what follows "/", or a flagged filter
 	labels    string // a label selector for the server
 }
 
-// parseCommand reads a line: a word, then a namespace, "/text", "-n namespace",
-// "-f text", "-l labels" or "a=b".
+// parseCommand reads a line: a word, then namespaces, "/text", "-n namespace",
+// "-f text", "-l labels", "a=b" or "@context".
 func parseCommand(line string) command {
 	line = strings.TrimSpace(line)
 	var c command
@@ -29,14 +30,23 @@ func parseCommand(line string) command {
 	if len(fields) == 0 {
 		return c
 	}
+	fields = slices.DeleteFunc(fields, func(f string) bool {
+		context, ok := strings.CutPrefix(f, "@")
+		if ok {
+			c.context = context
+		}
+		return ok
+	})
+	if len(fields) == 0 {
+		return c
+	}
 	c.word, c.args = strings.ToLower(fields[0]), fields[1:]
-	for i := 0; i < len(c.args); i++ {
-		arg := c.args[i]
+	for i, arg := range c.args {
 		switch {
-		case arg == "-l" && i+1 < len(c.args):
-			c.labels = strings.Join(c.args[i+1:], "")
+		case arg == "-l":
+			c.labels = strings.Join(c.args[i+1:], " ")
 			return c
-		case strings.ContainsAny(arg, "=!,("):
+		case beginsSelector(c.args[i:]):
 			c.labels = strings.Join(c.args[i:], " ")
 			return c
 		case arg == "all" || arg == "-A":
@@ -49,18 +59,27 @@ func parseCommand(line string) command {
 	return c
 }
 
-// suggest completes a line: its first word from words, its second from
-// namespaces. It returns the rest to be added.
-func suggest(line string, words, namespaces []string) string {
-	head, last, second := strings.Cut(line, " ")
-	list := words
-	if second {
-		list = namespaces
-	} else {
-		last = head
-	}
-	if last == "" || strings.Contains(last, " ") {
+// beginsSelector tells a label selector from namespaces.
+func beginsSelector(args []string) bool {
+	return strings.ContainsAny(args[0], "=!(") || len(args) > 1 && (args[1] == "in" || args[1] == "notin")
+}
+
+// suggest completes the last word of a line: the first from words, others from
+// what the first one takes. It returns the rest to be added.
+func suggest(line string, words []string, arguments func(word string, n int) []string) string {
+	done := strings.Fields(line)
+	if len(done) == 0 || strings.HasSuffix(line, " ") {
 		return ""
+	}
+	last, list := done[len(done)-1], words
+	if n := len(done) - 1; n > 0 {
+		list = arguments(done[0], n)
+		if at := strings.LastIndexByte(last, ','); at >= 0 {
+			last = last[at+1:]
+		}
+		if last == "" {
+			return ""
+		}
 	}
 	for _, w := range list {
 		if rest, ok := strings.CutPrefix(w, last); ok && rest != "" {
@@ -69,6 +88,42 @@ func suggest(line string, words, namespaces []string) string {
 	}
 	return ""
 }
+
+// trail is the way that the commands went: "[" and "]" walk it, "-" turns
+// between the last two places.
+type trail struct {
+	lines      []string
+	at, before int
+}
+
+// add goes on to a new place; what was ahead is forgotten.
+func (t *trail) add(line string) {
+	if len(t.lines) > 0 && t.lines[t.at] == line {
+		return
+	}
+	t.before = t.at
+	t.lines = append(t.lines[:min(t.at+1, len(t.lines))], line)
+	t.at = len(t.lines) - 1
+}
+
+// keep says what brings this place back as it is now.
+func (t *trail) keep(line string) {
+	if len(t.lines) > 0 {
+		t.lines[t.at] = line
+	}
+}
+
+// walk goes n places on; nowhere is the empty line.
+func (t *trail) walk(n int) string {
+	if t.at+n < 0 || t.at+n >= len(t.lines) {
+		return ""
+	}
+	t.before, t.at = t.at, t.at+n
+	return t.lines[t.at]
+}
+
+// turn goes to where it was before.
+func (t *trail) turn() string { return t.walk(t.before - t.at) }
 
 // history remembers lines, newest last, each once.
 type history struct {

@@ -1,60 +1,107 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
+
+// scene is what a word after ":" opens that is no kind.
+type scene struct {
+	words []string
+	help  string
+	open  func(a *app, c command)
+}
+
+// scenes are all of them, in the order of the help.
+func scenes() []scene {
+	return []scene{
+		{[]string{"pulse", "pu", "hz", "pulses", "overview"}, "the overview: what is wrong now", func(a *app, _ command) { a.replace(newPulse(a)) }},
+		{[]string{"map", "architecture"}, "the architecture, live", func(a *app, _ command) { a.replace(newMap(a)) }},
+		{[]string{"etcd"}, "the members of etcd", func(a *app, _ command) {
+			p := newMap(a)
+			p.closeUp = "etcd"
+			a.replace(p)
+		}},
+		{[]string{"alias", "a", "aliases"}, "all kinds and their names", func(a *app, _ command) { a.replace(a.newAliases()) }},
+		{[]string{"portforward", "pf", "portforwards", "forwards"}, "the port-forwards that run", func(a *app, _ command) { a.replace(a.newForwards()) }},
+	}
+}
 
 // execute does a line typed after ":": a screen, a kind, or an action by name.
 // It says whether the line meant anything.
 func (a *app) execute(line string) bool {
+	a.keepPlace()
+	place, ok := a.carryOut(line)
+	if place != "" {
+		a.trail.add(place)
+	}
+	return ok
+}
+
+// walkTrail shows a place where the commands went before.
+func (a *app) walkTrail(line string) {
+	if line != "" {
+		a.carryOut(line)
+	}
+}
+
+// keepPlace notes namespaces and filter of a table that is left.
+func (a *app) keepPlace() {
+	if len(a.stack) > 0 {
+		if t, ok := a.stack[0].(*tablePane); ok && !t.own && t.parent == nil {
+			a.trail.keep(t.command())
+		}
+	}
+}
+
+// carryOut does a line; place is what brings it back, if it shows something.
+func (a *app) carryOut(line string) (place string, ok bool) {
 	c := parseCommand(line)
 	switch c.word {
 	case "":
-		return true
+		return "", true
 	case "q", "q!", "quit", "exit":
 		a.quit()
-		return true
-	case "pulse", "pulses", "pu", "hz", "overview":
-		a.replace(newPulse(a))
-		return true
-	case "map", "architecture":
-		a.replace(newMap(a))
-		return true
-	case "etcd":
-		p := newMap(a)
-		p.closeUp = "etcd"
-		a.replace(p)
-		return true
-	case "alias", "aliases", "a":
-		a.showAliases()
-		return true
-	case "pf", "portforward", "portforwards", "forwards":
-		a.showForwards()
-		return true
+		return "", true
 	case "ns", "namespace", "namespaces":
 		if c.namespace != "" {
 			a.useNamespace(c.namespace)
-			return true
+			return "", true
 		}
 	case "all":
 		a.useNamespace("")
-		return true
+		return "", true
 	}
-	if k, ok := a.kinds.resolve(c.word); ok {
-		a.showKind(k, c)
-		return true
+	for _, s := range scenes() {
+		if slices.Contains(s.words, c.word) {
+			s.open(a, c)
+			return strings.TrimSpace(line), true
+		}
 	}
-	if _, ok := a.actions[c.word]; ok {
+	if k, known := a.kinds.resolve(c.word); known {
+		return a.showKind(k, c)
+	}
+	if _, known := a.actions[c.word]; known {
 		a.do(c.word, c.args...)
-		return true
+		return "", true
 	}
 	a.fail(fmt.Errorf("%s", a.words.say("no kind or command %q; Ctrl-A lists them", c.word)))
-	return false
+	return "", false
 }
 
+// argumentsOf are what may follow a command as its nth word.
+func (a *app) argumentsOf(_ string, _ int) []string { return a.namespaces }
+
 // showKind opens the live table of a kind.
-func (a *app) showKind(k kind, c command) {
+func (a *app) showKind(k kind, c command) (place string, ok bool) {
+	if _, err := labels.Parse(c.labels); err != nil {
+		a.fail(fmt.Errorf("-l %s: %w", c.labels, err))
+		return "", false
+	}
 	if c.all {
 		a.namespace = ""
 	} else if c.namespace != "" && k.namespaced {
@@ -66,14 +113,30 @@ func (a *app) showKind(k kind, c command) {
 		t.setFilter(c.filter)
 	}
 	a.replace(t)
+	return t.command(), true
 }
 
-// useNamespace restricts the tables to one namespace, "" being all.
-func (a *app) useNamespace(name string) {
-	a.namespace = name
-	if t, ok := a.top().(*tablePane); ok && t.kind.namespaced && t.parent == nil {
-		t.close()
-		t.open()
+// command is what brings a table back as it is.
+func (t *tablePane) command() string {
+	line := t.kind.scope()
+	if t.kind.namespaced {
+		line += " " + cmp.Or(t.in(), "all")
+	}
+	if t.selector != "" {
+		line += " -l " + t.selector
+	}
+	if filter := t.filterText(); filter != "" {
+		line += " /" + filter
+	}
+	return line
+}
+
+// useNamespace restricts the tables to some namespaces, joined by commas; "" is
+// all.
+func (a *app) useNamespace(names string) {
+	a.namespace = names
+	if t, ok := a.top().(*tablePane); ok && t.kind.namespaced && t.parent == nil && !t.own {
+		t.reload()
 		return
 	}
 	a.execute("pods")

@@ -5,36 +5,76 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"orrery.dev/api"
 )
+
+// forwards are the port-forwards of this console. It is safe for concurrent use.
+type forwards struct {
+	mu   sync.Mutex // protects list
+	list []*forward
+}
+
+func (l *forwards) add(f *forward) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, f)
+}
+
+func (l *forwards) all() []*forward {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
+// stop ends some and forgets them.
+func (l *forwards) stop(which func(*forward) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.DeleteFunc(l.list, func(f *forward) bool {
+		if !which(f) {
+			return false
+		}
+		f.stop()
+		return true
+	})
+}
 
 // forward is a port-forward that runs, or ended with an error.
 type forward struct {
+	id    string
 	of    target
 	ports string
 	stop  context.CancelFunc
 
-	mu    sync.Mutex
-	state string
+	mu    sync.Mutex // protects the fields below
+	state api.State
+	text  string
 }
 
-func (f *forward) set(state string) {
+func (f *forward) set(state api.State, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.state = state
+	f.state, f.text = state, text
 }
 
-func (f *forward) String() string {
+func (f *forward) row() api.Row {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprintf("127.0.0.1:%-14s %-40s %s", f.ports, f.of, f.state)
+	r := listRow(f.state, "127.0.0.1:"+f.ports, f.of.String(), f.text)
+	r.UID = f.id
+	return r
 }
 
 // askForward asks for the ports, beginning with the pod's first.
@@ -93,17 +133,13 @@ func offer(p *corev1.Pod) string {
 
 func (a *app) startForward(t target, ports string) {
 	ctx, stop := context.WithCancel(a.ctx)
-	f := &forward{of: t, ports: ports, stop: stop, state: "starting"}
-	a.forwards = append(a.forwards, f)
+	f := &forward{id: string(uuid.NewUUID()), of: t, ports: ports, stop: stop, state: api.StateProgressing, text: "starting"}
+	a.forwards.add(f)
 	a.work.Go(func() {
 		defer stop()
 		err := a.cluster.forward(ctx, f)
-		if ctx.Err() != nil {
-			f.set("stopped")
-			return
-		}
-		if err != nil {
-			f.set("✗ " + err.Error())
+		if err != nil && ctx.Err() == nil {
+			f.set(api.StateError, err.Error())
 			a.post(func() { a.fail(fmt.Errorf("port-forward %s: %w", ports, err)) })
 		}
 	})
@@ -134,24 +170,20 @@ func (c *cluster) forward(ctx context.Context, f *forward) error {
 	go func() { // ends with ctx at the latest, which its caller cancels
 		select {
 		case <-ready:
-			f.set("● running")
+			f.set(api.StateOK, "running")
 		case <-ctx.Done():
 		}
 	}()
 	return fw.ForwardPorts()
 }
 
-// showForwards lists the port-forwards.
-func (a *app) showForwards() {
-	list := a.forwards
-	a.push(newText(a, "port-forwards", func(context.Context) ([]string, error) {
-		out := []string{}
-		for _, f := range list {
-			out = append(out, f.String())
+// newForwards is the table of the port-forwards.
+func (a *app) newForwards() *tablePane {
+	return a.newList("portforwards", []string{"Name", "Of", "State"}, time.Second, func(context.Context) ([]api.Row, error) {
+		var rows []api.Row
+		for _, f := range a.forwards.all() {
+			rows = append(rows, f.row())
 		}
-		if len(out) == 0 {
-			out = append(out, "(none; shift-f on a pod starts one)")
-		}
-		return append(out, "", ":stop-forwards ends them all"), nil
-	}))
+		return rows, nil
+	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // binding gives an action a key in a scope. Scopes: a kind ("pods"), "workload",
-// "table", "text", "log", "global". A pane lists its scopes, the most specific
+// "objects" (what has rows of API objects), "table", "text", "log", "global". A pane lists its scopes, the most specific
 // first; within one pane a key means one thing, which a test holds.
 type binding struct {
 	scope, key, action string
@@ -18,32 +18,36 @@ type binding struct {
 // same.
 func bindings() []binding {
 	return []binding{
-		{"global", ":", "command"}, {"global", "?", "help"}, {"global", "esc", "back"}, {"global", "[", "back"},
-		{"global", "]", "forward-view"}, {"global", "-", "last-view"}, {"global", "ctrl-a", "aliases"}, {"global", "ctrl-r", "refresh"},
+		{"global", ":", "command"}, {"global", "?", "help"}, {"global", "esc", "back"}, {"global", "[", "previous-command"},
+		{"global", "]", "next-command"}, {"global", "-", "last-view"}, {"global", "ctrl-a", "show-aliases"}, {"global", "ctrl-r", "refresh"},
 		{"global", "ctrl-e", "header"}, {"global", "ctrl-g", "crumbs"}, {"global", "ctrl-c", "quit"}, {"global", "/", "filter"},
-		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"}, {"global", "!", "pulse"},
+		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"}, {"global", "!", "show-pulse"},
 
 		{"table", "enter", "enter"}, {"table", "space", "mark"}, {"table", "ctrl-space", "mark-range"}, {"table", "M", "mark-range"},
 		{"table", "ctrl-\\", "clear-marks"}, {"table", "ctrl-w", "wide"}, {"table", "ctrl-t", "faults"}, {"table", "F2", "faults"},
 		{"table", "N", "sort-name"}, {"table", "A", "sort-age"}, {"table", "S", "sort-status"}, {"table", "P", "sort-namespace"},
 		{"table", "shift-left", "sort-left"}, {"table", "shift-right", "sort-right"}, {"table", "<", "sort-left"}, {"table", ">", "sort-right"},
 		{"table", "O", "sort-turn"},
-		{"table", "n", "copy-namespace"}, {"table", "y", "yaml"}, {"table", "d", "describe"}, {"table", "e", "edit"},
-		{"table", "v", "events"}, {"table", "ctrl-d", "delete"}, {"table", "J", "owner"}, {"table", "w", "warp"},
-		{"table", "W", "why"}, {"table", "T", "journey"}, {"table", "0", "all-namespaces"},
+		{"table", "w", "warp"}, {"table", "0", "all-namespaces"},
 		{"table", "1", "namespace-1"}, {"table", "2", "namespace-2"}, {"table", "3", "namespace-3"}, {"table", "4", "namespace-4"},
 		{"table", "5", "namespace-5"}, {"table", "6", "namespace-6"}, {"table", "7", "namespace-7"}, {"table", "8", "namespace-8"},
 		{"table", "9", "namespace-9"},
 
+		{"objects", "n", "copy-namespace"}, {"objects", "y", "yaml"}, {"objects", "d", "describe"}, {"objects", "e", "edit"},
+		{"objects", "v", "show-events"}, {"objects", "ctrl-d", "delete"}, {"objects", "J", "owner"},
+		{"objects", "W", "why"}, {"objects", "T", "journey"},
+
 		{"plain", "c", "copy-name"}, // every table but the nodes', where k9s has cordon
 
 		{"pods", "l", "logs"}, {"pods", "p", "previous"}, {"pods", "s", "shell"}, {"pods", "a", "attach"}, {"pods", "F", "port-forward"},
-		{"pods", "o", "node"}, {"pods", "ctrl-k", "kill"}, {"pods", "f", "forwards"},
+		{"pods", "o", "show-node"}, {"pods", "ctrl-k", "kill"}, {"pods", "f", "show-forwards"},
 		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"},
-		{"services", "F", "port-forward"}, {"services", "f", "forwards"},
+		{"services", "F", "port-forward"}, {"services", "f", "show-forwards"},
+
+		{"portforwards", "ctrl-d", "stop-forward"},
 
 		{"scalable", "s", "scale"}, {"workload", "r", "restart"}, {"workload", "l", "logs"}, {"workload", "p", "previous"},
-		{"deployments.apps", "z", "replicasets"}, {"workload", "i", "set-image"},
+		{"deployments.apps", "z", "show-replicasets"}, {"workload", "i", "set-image"},
 		{"cronjobs.batch", "t", "trigger"}, {"cronjobs.batch", "s", "suspend-cronjob"},
 		{"nodes", "c", "cordon"}, {"nodes", "u", "uncordon"}, {"nodes", "r", "drain"},
 		{"secrets", "x", "decode"}, {"secrets", "u", "used-by"}, {"configmaps", "u", "used-by"}, {"serviceaccounts", "u", "used-by"},

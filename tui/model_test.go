@@ -1,6 +1,9 @@
 package tui
 
 import (
+	"fmt"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -142,28 +145,97 @@ func TestSelectionStaysOnItsObject(t *testing.T) {
 
 func TestCommands(t *testing.T) {
 	for line, want := range map[string]command{
-		"pods":               {word: "pods"},
-		"Pods kube-system":   {word: "pods", namespace: "kube-system"},
-		"pod /text":          {word: "pod", filter: "text"},
-		"po shop /a b":       {word: "po", namespace: "shop", filter: "a b"},
-		"pod app=x,tier!=y":  {word: "pod", labels: "app=x,tier!=y"},
-		"pod -f fuzz":        {word: "pod", filter: "-f fuzz"},
-		"pods all":           {word: "pods", all: true},
-		"pods -n shop":       {word: "pods", namespace: "shop"},
-		"pods -l app in (a)": {word: "pods", labels: "appin(a)"},
+		"pods":                     {word: "pods"},
+		"Pods kube-system":         {word: "pods", namespace: "kube-system"},
+		"pod /text":                {word: "pod", filter: "text"},
+		"po shop /a b":             {word: "po", namespace: "shop", filter: "a b"},
+		"pod app=x,tier!=y":        {word: "pod", labels: "app=x,tier!=y"},
+		"pod -f fuzz":              {word: "pod", filter: "-f fuzz"},
+		"pods all":                 {word: "pods", all: true},
+		"pods -n shop":             {word: "pods", namespace: "shop"},
+		"pods -l app in (a)":       {word: "pods", labels: "app in (a)"},
+		"pod app=x,env in (a,b)":   {word: "pod", labels: "app=x,env in (a,b)"},
+		"pod shop env notin (a,b)": {word: "pod", namespace: "shop", labels: "env notin (a,b)"},
+		"pod !old":                 {word: "pod", labels: "!old"},
+		"pods shop,data /web":      {word: "pods", namespace: "shop,data", filter: "web"},
+		"pod @east shop":           {word: "pod", namespace: "shop", context: "east"},
+		"@east":                    {context: "east"},
 	} {
 		got := parseCommand(line)
-		got.args = nil
-		if got.word != want.word || got.namespace != want.namespace || got.filter != want.filter || got.all != want.all ||
-			(got.labels != want.labels && line != "pods -l app in (a)") {
+		if got.args = nil; !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, want %+v", line, got, want)
 		}
 	}
-	if got := suggest("dep", []string{"daemonsets", "deployments"}, nil); got != "loyments" {
-		t.Errorf("completion %q", got)
+}
+
+func TestSuggestions(t *testing.T) {
+	arguments := func(word string, n int) []string { return []string{"default", "kube-system", word + fmt.Sprint(n)} }
+	for line, want := range map[string]string{
+		"dep": "loyments", "": "", "pods ": "", "pods kube-s": "ystem", "pods default,kube-s": "ystem", "pods x pod": "s2", "nope": "",
+	} {
+		if got := suggest(line, []string{"daemonsets", "deployments"}, arguments); got != want {
+			t.Errorf("%q is completed by %q, want %q", line, got, want)
+		}
 	}
-	if got := suggest("pods kube-s", nil, []string{"default", "kube-system"}); got != "ystem" {
-		t.Errorf("completion of a namespace %q", got)
+}
+
+func TestTrailIsWalked(t *testing.T) {
+	var way trail
+	if way.walk(-1) != "" || way.turn() != "" {
+		t.Error("an empty trail leads somewhere")
+	}
+	for _, line := range []string{"pods all", "nodes", "nodes", "map"} {
+		way.add(line)
+	}
+	got := []string{way.walk(1), way.walk(-1), way.turn(), way.turn(), way.walk(-1), way.walk(-1), way.walk(1)}
+	if want := []string{"", "nodes", "map", "nodes", "pods all", "", "nodes"}; !slices.Equal(got, want) {
+		t.Errorf("walked %q, want %q", got, want)
+	}
+	way.keep("nodes /x")
+	way.add("etcd") // what was ahead is forgotten
+	if got := []string{way.walk(1), way.turn(), way.walk(1)}; !slices.Equal(got, []string{"", "nodes /x", "etcd"}) {
+		t.Errorf("then %q", got)
+	}
+}
+
+// TestEveryActionIsACommand holds that no kind or scene hides an action of its name.
+func TestEveryActionIsACommand(t *testing.T) {
+	hidden := map[string]string{"q": "quit", "q!": "quit", "quit": "quit", "exit": "quit", "all": "all-namespaces"}
+	for _, s := range scenes() {
+		for _, word := range s.words {
+			if hidden[word] != "" {
+				t.Errorf("%q opens %s and %s", word, s.words[0], hidden[word])
+			}
+			hidden[word] = s.words[0]
+		}
+	}
+	ks := append(firstKinds(), kind{plural: "replicasets", singular: "replicaset", short: []string{"rs"}}, kind{plural: "serviceaccounts", singular: "serviceaccount", short: []string{"sa"}},
+		kind{plural: "jobs", singular: "job"}, kind{plural: "secrets", singular: "secret"}, kind{plural: "persistentvolumes", singular: "persistentvolume", short: []string{"pv"}})
+	for name := range actionsByName() {
+		if to := hidden[name]; to != "" && to != name {
+			t.Errorf(":%s opens %s, and no action", name, to)
+		}
+		if k, ok := ks.resolve(name); ok {
+			t.Errorf(":%s lists %s, and is no action", name, k.plural)
+		}
+	}
+}
+
+// TestHelpIsInBothLanguages holds that whatever an action or scene says of itself
+// is there in zh-TW too; abbreviations are the same in both.
+func TestHelpIsInBothLanguages(t *testing.T) {
+	chinese := newWords("zh_TW")
+	check := func(text string) {
+		if _, ok := chinese.other[text]; !ok && regexp.MustCompile("[a-z]{2}").MatchString(text) {
+			t.Errorf("no zh-TW for %q", text)
+		}
+	}
+	for _, act := range allActions() {
+		check(act.hint)
+		check(act.help)
+	}
+	for _, s := range scenes() {
+		check(s.help)
 	}
 }
 

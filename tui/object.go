@@ -17,11 +17,11 @@ import (
 
 // objectActions show one object, or go from it to others.
 func objectActions() []action {
-	on := []string{"table"}
+	on := []string{"objects"}
 	return []action{
 		{name: "describe", hint: "describe", help: "describe, as kubectl does", on: on, run: one((*app).describe)},
 		{name: "yaml", hint: "YAML", help: "the object as YAML", on: on, run: one((*app).showYAML)},
-		{name: "events", hint: "events", help: "events about the object", on: on, run: one((*app).showEvents)},
+		{name: "show-events", hint: "events", help: "events about the object", on: on, run: one((*app).showEvents)},
 		{name: "decode", hint: "decode", help: "a Secret's data in clear", on: []string{"secrets", "yaml"}, run: func(a *app, c call) {
 			if t, ok := a.top().(*textPane); ok {
 				t.decoded = !t.decoded
@@ -33,9 +33,16 @@ func objectActions() []action {
 		{name: "used-by", hint: "used by", help: "the pods that use it", on: []string{"secrets", "configmaps", "serviceaccounts", "persistentvolumeclaims"},
 			verb: "list", resource: "pods", run: one((*app).showUsedBy)},
 		{name: "owner", help: "the object that owns this one", on: on, run: one((*app).showOwner)},
-		{name: "node", hint: "node", help: "the node that the pod runs on", on: []string{"pods"}, run: one((*app).showNode)},
-		{name: "replicasets", hint: "replica sets", help: "the deployment's ReplicaSets", on: []string{"deployments.apps"}, run: one((*app).showReplicaSets)},
-		{name: "use", hint: "use", help: "work in this namespace", on: []string{"namespaces"}, run: one(func(a *app, t target) { a.namespace = t.name; a.execute("pods") })},
+		{name: "show-node", hint: "node", help: "the node that the pod runs on", on: []string{"pods"}, run: one((*app).showNode)},
+		{name: "show-replicasets", hint: "replica sets", help: "the deployment's ReplicaSets", on: []string{"deployments.apps"}, run: one((*app).showReplicaSets)},
+		{name: "use", hint: "use", help: "work in this namespace, or in the marked ones", on: []string{"namespaces"}, run: func(a *app, c call) {
+			var names []string
+			for _, t := range c.on {
+				names = append(names, t.name)
+			}
+			a.namespace = strings.Join(names, ",")
+			a.execute("pods")
+		}},
 		{name: "logs", hint: "logs", help: "logs, following", on: []string{"pods", "workload", "containers"}, verb: "get", sub: "log", resource: "pods",
 			run: one(func(a *app, t target) { a.showLogs(t, false) })},
 		{name: "previous", hint: "previous", help: "logs of the container before it restarted", on: []string{"pods", "workload", "containers", "log"}, run: func(a *app, c call) {
@@ -46,7 +53,7 @@ func objectActions() []action {
 			}
 			one(func(a *app, t target) { a.showLogs(t, true) })(a, c)
 		}},
-		{name: "forwards", help: "the port-forwards that run", run: func(a *app, _ call) { a.showForwards() }},
+		{name: "show-forwards", help: "the port-forwards that run", run: func(a *app, _ call) { a.push(a.newForwards()) }},
 	}
 }
 
@@ -75,6 +82,10 @@ func (a *app) enter(c call) {
 	t := c.on[0]
 	if row := c.table.current(); row != nil { // marks don't matter here
 		t = a.targetOf(c.table, row)
+	}
+	if c.table.opens != nil {
+		c.table.opens(t.name)
+		return
 	}
 	switch c.table.kind.scope() {
 	case "namespaces":

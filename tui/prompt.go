@@ -11,6 +11,7 @@ type prompt struct {
 	*tview.InputField
 	app     *app
 	active  bool
+	history *history
 	rest    string // the suggestion
 	suggest func(line string) string
 	changed func(line string)
@@ -42,9 +43,11 @@ func newPrompt(a *app) *prompt {
 	return p
 }
 
-// ask opens the prompt.
-func (p *prompt) ask(label, text string) {
-	p.active = true
+// ask opens the prompt; what is answered goes into the history, which the arrows
+// walk.
+func (p *prompt) ask(label, text string, h *history) {
+	p.active, p.history = true, h
+	h.at = len(h.lines)
 	p.suggest, p.changed, p.done, p.undo = nil, nil, nil, nil
 	p.SetLabel(label)
 	p.SetText(text)
@@ -63,6 +66,7 @@ func (p *prompt) hide() {
 
 func (p *prompt) finish() {
 	line, done := p.GetText(), p.done
+	p.history.add(line)
 	p.hide()
 	if done != nil {
 		done(line)
@@ -101,10 +105,10 @@ func (p *prompt) InputHandler() func(*tcell.EventKey, func(tview.Primitive)) {
 				return
 			}
 		case tcell.KeyUp:
-			p.SetText(p.app.history.walk(-1))
+			p.SetText(p.history.walk(-1))
 			return
 		case tcell.KeyDown:
-			p.SetText(p.app.history.walk(1))
+			p.SetText(p.history.walk(1))
 			return
 		case tcell.KeyBackspace, tcell.KeyBackspace2:
 			if p.GetText() == "" {

@@ -66,7 +66,7 @@ func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) 
 // showRights lists what the user may do in the namespace, as the authoriser
 // tells it.
 func (a *app) showRights() {
-	namespace := cmp.Or(a.namespace, metav1.NamespaceDefault)
+	namespace, _, _ := strings.Cut(cmp.Or(a.namespace, metav1.NamespaceDefault), ",")
 	p := newText(a, "can "+namespace, func(ctx context.Context) ([]string, error) {
 		ask := &authzv1.SelfSubjectRulesReview{Spec: authzv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 		told, err := a.cluster.kube.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, ask, metav1.CreateOptions{})

@@ -122,7 +122,10 @@ func (m *rows) apply(t api.Tell, now time.Time) {
 		delete(m.touched, uid)
 	}
 	if t.Revision != "" {
-		m.revision, m.loading = t.Revision, false
+		m.revision = t.Revision
+	}
+	if t.Revision != "" || t.Live {
+		m.loading = false
 	}
 	if t.Live {
 		m.fault = nil

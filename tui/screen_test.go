@@ -234,6 +234,33 @@ func TestFilterAndCommandByKeys(t *testing.T) {
 	s.await(`no kind or command "nonsense"`)
 }
 
+func TestCommandsAreWalked(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30)
+	s.await("pods(all)[4]")
+	s.keys("/", "web", tcell.KeyEnter)
+	s.await("pods(all)[1/4] /web")
+	s.keys(":", "deploy shop,data", tcell.KeyEnter)
+	s.await("deployments(shop,data)[4]", "NAMESPACE")
+	s.keys("[")
+	s.await("pods(all)[1/4] /web") // as it was left
+	s.keys("-")
+	s.await("deployments(shop,data)[4]")
+	s.keys("[", "]")
+	s.await("deployments(shop,data)[4]")
+	s.keys(":", tcell.KeyUp)
+	s.await(":deploy shop,data") // the prompt has its own history
+	s.keys(tcell.KeyEscape, "/", tcell.KeyUp)
+	s.await("/web") // and so has the filter's
+	s.keys(tcell.KeyEscape, ":", "aliases", tcell.KeyEnter)
+	s.await("aliases[6]", "deployments.apps", "deploy")
+	s.keys("/", "name:nodes", tcell.KeyEnter)
+	s.await("aliases[1/6]")
+	s.keys(tcell.KeyEnter)
+	s.await("nodes[4]")
+	s.keys(":", "pods app=(", tcell.KeyEnter)
+	s.await("-l app=(:")
+}
+
 func TestDeleteAsksAndCancelIsTheDefault(t *testing.T) {
 	s := newShow(t, Config{}, 100, 30)
 	s.await("db-0")

@@ -19,9 +19,11 @@ type tablePane struct {
 	selector string  // labels
 	fields   string  // field selector
 	parent   *origin // whose rows these are, if not all
+	own      bool    // rows of the console's own making, which are no objects
 	stop     func()
 	// source feeds the table if it is not a view of the feed.
 	source func(tell func(api.Tell)) (stop func())
+	opens  func(name string) // what Enter does, if the kind does not say it
 }
 
 // origin says which object a table was opened from, and in which namespace its
@@ -38,7 +40,7 @@ func newTable(a *app, k kind) *tablePane {
 	return t
 }
 
-// in is the namespace that the table is restricted to.
+// in is the namespace that the table is restricted to, or several with commas.
 func (t *tablePane) in() string {
 	switch {
 	case !t.kind.namespaced:
@@ -69,6 +71,9 @@ func (t *tablePane) scopes() []string {
 	if t.kind.scope() != "nodes" {
 		out = append(out, "plain")
 	}
+	if !t.own {
+		out = append(out, "objects")
+	}
 	return append(out, "table")
 }
 
@@ -80,9 +85,9 @@ func (t *tablePane) open() {
 	in := t.in()
 	v := api.View{Group: t.kind.group, Version: t.kind.version, Resource: t.kind.plural, LabelSelector: t.selector, FieldSelector: t.fields}
 	if in != "" {
-		v.Namespaces = []string{in}
+		v.Namespaces = strings.Split(in, ",")
 	}
-	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && in == "" })
+	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && len(v.Namespaces) != 1 })
 	t.stop = t.app.feed.Open(v, t.model.tell)
 }
 
@@ -91,6 +96,12 @@ func (t *tablePane) close() {
 		t.stop()
 		t.stop = nil
 	}
+}
+
+// reload opens the table anew.
+func (t *tablePane) reload() {
+	t.close()
+	t.open()
 }
 
 func (t *tablePane) refresh(now time.Time) {

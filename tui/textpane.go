@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -190,18 +191,10 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 		}
 	}
 	head := []string{"", "  " + a.words.say("Keys and commands of %s", p.crumb()), ""}
+	views := []string{"", "  " + a.words.say("Views"), ""}
+	for _, s := range scenes() {
+		views = append(views, fmt.Sprintf("  %-43s %s", ":"+strings.Join(s.words, ", :"), a.words.say(s.help)))
+	}
 	tail := []string{"", "  " + a.words.say("Not here"), ""}
-	return append(append(append(head, out...), tail...), others...)
-}
-
-// showAliases lists all kinds with their names.
-func (a *app) showAliases() {
-	ks := a.kinds
-	a.push(newText(a, "aliases", func(context.Context) ([]string, error) {
-		out := []string{fmt.Sprintf("%-46s %-34s %s", "RESOURCE", "NAMES", "GROUP")}
-		for _, k := range ks {
-			out = append(out, fmt.Sprintf("%-46s %-34s %s", k.scope(), strings.Join(append([]string{k.singular}, k.short...), ", "), k.group+"/"+k.version))
-		}
-		return out, nil
-	}))
+	return slices.Concat(head, out, views, tail, others)
 }

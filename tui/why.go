@@ -35,11 +35,11 @@ func (c *cluster) ask(ctx context.Context, path string, query url.Values, answer
 	return json.Unmarshal(data, answer)
 }
 
-// troubles are what does not run in a namespace, "" being all.
-func (a *app) troubles(ctx context.Context, namespace string) (*api.Troubles, error) {
+// troubles are what does not run in some namespaces, "" being all.
+func (a *app) troubles(ctx context.Context, namespaces string) (*api.Troubles, error) {
 	query := url.Values{}
-	if namespace != "" {
-		query.Set("namespace", namespace)
+	if namespaces != "" {
+		query["namespace"] = strings.Split(namespaces, ",")
 	}
 	var found api.Troubles
 	return &found, a.ask(ctx, api.WhyPath, query, &found)
@@ -217,13 +217,13 @@ func whyActions() []action {
 			}
 			one((*app).showWhy)(a, c)
 		}},
-		{name: "journey", hint: "journey", help: "what became of the last change: who did what, and how long it took", on: []string{"table"}, run: one((*app).showJourney)},
+		{name: "journey", hint: "journey", help: "what became of the last change: who did what, and how long it took", on: []string{"objects"}, run: one((*app).showJourney)},
 		{name: "copy-mend", hint: "copy the mend", help: "copy the command that mends it", on: []string{"why"}, run: func(a *app, _ call) {
 			if p, ok := a.top().(*textPane); ok {
 				a.copy(p.command)
 			}
 		}},
-		{name: "pulse", help: "the overview: what is wrong now", run: func(a *app, _ call) { a.push(newPulse(a)) }},
+		{name: "show-pulse", help: "the overview: what is wrong now", run: func(a *app, _ call) { a.push(newPulse(a)) }},
 	}
 	for i := range 9 {
 		list = append(list, action{name: fmt.Sprintf("problem-%d", i+1), help: "open the problem with this number", on: []string{"pulse"}, run: func(a *app, _ call) {

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -11,7 +12,9 @@ type words struct{ other map[string]string }
 
 func newWords(locale string) words {
 	if language(locale) == "zh-TW" {
-		return words{other: traditionalChinese()}
+		other := traditionalChinese()
+		maps.Copy(other, chineseHelp())
+		return words{other: other}
 	}
 	return words{}
 }
