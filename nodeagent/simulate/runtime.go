@@ -88,6 +88,7 @@ type container struct {
 	ends     *time.Timer   // nil: runs until it is stopped
 	done     chan struct{} // closed when it ends
 	every    time.Duration // between lines of its log
+	files    files
 }
 
 // New makes a runtime whose pods get addresses out of a range.

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"io"
@@ -47,6 +48,13 @@ func TestShell(t *testing.T) {
 		{cmd: "reboot", errOut: "reboot: not found", code: 127},
 		{cmd: "stty size", errOut: "not a terminal", code: 1},
 		{cmd: "cat", in: "as it is", out: "as it is"},
+		{cmd: "cat /etc/passwd", errOut: "no such file", code: 1},
+		{cmd: "ls -1p /", out: "bin/\ndev/\netc/\nhome/\nproc/\nroot/\nsys/\ntmp/\nusr/\nvar/\n"},
+		{cmd: "ls -1ap /tmp", out: "./\n../\n"},
+		{cmd: "ls /nowhere", errOut: "no such file", code: 1},
+		{cmd: "test -d /tmp"},
+		{cmd: "test -d /tmp/none", code: 1},
+		{cmd: "tar cf - /tmp/none", errOut: "no such file", code: 1},
 		{cmd: "sh", in: "echo one\necho two; exit 3\necho three\n", out: "one\ntwo\n", code: 3},
 		{cmd: "sh -c|X=1; export X; echo \"$X ${COLOUR}y\" '$X' a\\ b", out: "1 greeny $X a b\n"},
 		{cmd: "sh -c|false && echo no || echo yes", out: "yes\n"},
@@ -77,6 +85,45 @@ func TestShell(t *testing.T) {
 		})
 	}
 }
+
+// What is copied into a container by way of tar is there, and comes out again.
+func TestFiles(t *testing.T) {
+	streams, r, id := withStreams(t)
+	do := func(cmd, in string) string {
+		t.Helper()
+		var out, errOut output
+		if err := streams.Exec(t.Context(), r.scope(id), strings.Fields(cmd), strings.NewReader(in), &out, &errOut, false, nil); err != nil {
+			t.Fatalf("%s: %v: %s", cmd, err, errOut.String())
+		}
+		return out.String()
+	}
+	packed := func(name, text string) string {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}), second(io.WriteString(w, text)), w.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	do("tar -xmf - -C /tmp", packed("in/a.txt", "hello"))
+	do("tar xf - -C /tmp/in", packed("b.txt", "there"))
+	if got := do("ls -1ap /tmp", "") + do("ls /tmp/in", "") + do("cat /tmp/in/a.txt /tmp/in/b.txt", ""); got != "./\n../\nin/\na.txt  b.txt\nhellothere" {
+		t.Errorf("got %q", got)
+	}
+	for cmd, want := range map[string]string{"tar cf - /tmp/in": "tmp/in/a.txt tmp/in/b.txt", "tar cf - -C /tmp in": "in/a.txt in/b.txt", "tar cf - -C /tmp/in b.txt": "b.txt"} {
+		var names []string
+		unpacked := tar.NewReader(strings.NewReader(do(cmd, "")))
+		for head, err := unpacked.Next(); err == nil; head, err = unpacked.Next() {
+			names = append(names, head.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %q, want %q", cmd, got, want)
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }
 
 // A terminal has a size, and its shell ends with its container.
 func TestTerminal(t *testing.T) {
