@@ -113,6 +113,9 @@ type Row struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Owner is the controlling owner as "Kind/name".
 	Owner string `json:"owner,omitempty"`
+	// Failed is, of a pod of which some containers failed and others did not,
+	// how many of how many did ("1/2"): kubectl's word tells of one of them only.
+	Failed string `json:"failed,omitempty"`
 }
 
 // State is one of the seven states in which a face can show an object, each a

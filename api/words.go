@@ -123,6 +123,21 @@ func endWord(end *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("ExitCode:%d", end.ExitCode)
 }
 
+// FailedContainers tells how many of a pod's containers ended in failure, as
+// "1/2"; "" if none did, or all.
+func FailedContainers(pod *corev1.Pod) string {
+	failed := 0
+	for _, s := range pod.Status.ContainerStatuses {
+		if end := s.State.Terminated; end != nil && (end.ExitCode != 0 || end.Signal != 0) {
+			failed++
+		}
+	}
+	if all := len(pod.Spec.Containers); failed > 0 && failed < all {
+		return fmt.Sprintf("%d/%d", failed, all)
+	}
+	return ""
+}
+
 // RestartsText is the restarts column: "3 (5m ago)".
 func (w PodWords) RestartsText(now time.Time) string {
 	if w.Restarts == 0 || w.LastRestart.IsZero() {

@@ -78,6 +78,26 @@ func restarted(s corev1.ContainerStatus, n int32, at time.Time) corev1.Container
 	return s
 }
 
+// Whichever container's word stands, how many failed is told.
+func TestFailedContainers(t *testing.T) {
+	bad, good := ended(1, 0, "Error"), ended(0, 0, "Completed")
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"first":     {newPod(main2(bad, good)), "1/2"},
+		"last":      {newPod(main2(good, bad)), "1/2"},
+		"by signal": {newPod(main2(running(), ended(0, 9, ""))), "1/2"},
+		"all":       {newPod(main2(bad, bad)), ""},
+		"none":      {newPod(main2(good, running())), ""},
+		"waiting":   {newPod(main2(waiting("CrashLoopBackOff"), running())), ""},
+	} {
+		if got := FailedContainers(c.pod); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestWordsOfPod(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := now.Add(-5 * time.Minute)

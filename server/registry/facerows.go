@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,9 @@ func RowOf(obj runtime.Object) (api.Row, error) {
 	}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		row.Owner = owner.Kind + "/" + owner.Name
+	}
+	if pod, ok := obj.(*corev1.Pod); ok {
+		row.Failed = api.FailedContainers(pod)
 	}
 	return row, nil
 }
