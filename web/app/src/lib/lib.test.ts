@@ -6,6 +6,7 @@ import { pick, readChoice, writeChoice } from './columns'
 import { diffLines, hunks } from './diff'
 import { age, humanDuration } from './duration'
 import { fuzzyScore, parseFilter } from './filter'
+import { Lag } from './lag'
 import { Feed, Lines } from './lines'
 import { LogView } from './logview'
 import { merge } from './merge'
@@ -119,6 +120,20 @@ describe('log lines', () => {
     feed.add(burst + '2026-01-01T00:00:02.3Z d\n')
     expect(texts().split(' ').length).toBe(12_002)
   })
+  const second = (n: number) => `2026-01-01T00:00:0${n}.5Z ${n}\n`
+  test.each<[string, string, string]>([
+    ['goes on where it was', second(2) + second(3), '1 2 3'],
+    ['goes on, what it had not been told first', second(1) + second(2) + second(3), '1 2 3'],
+    ['has lost lines', second(5), '1 2 <00:00:02 to 00:00:05> 5'],
+  ])('a stream that broke %s', (_, then, want) => {
+    const lines = new Lines()
+    const feed = new Feed(lines, 0, (from, to) => `<${from.slice(11, 19)} to ${to.slice(11, 19)}>`)
+    feed.add(second(1) + second(2) + '2026-01-01T00:00:03.5Z half a li')
+    feed.resume(true)
+    feed.add(then)
+    lines.flush()
+    expect(lines.list.map((l) => l.text).join(' ')).toBe(want)
+  })
   test('several sources are one, by time', () => {
     const { lines, feed, texts } = log()
     const other = new Feed(lines, 1)
@@ -158,6 +173,21 @@ describe('log lines', () => {
     view.changed(from, gone)
     expect([view.length, view.at(0).text, view.rows]).toEqual([100, 'line 50', 100])
   })
+})
+
+describe('T28: how far behind a log is', () => {
+  // Every 100 ms until the end comes a line of so many ms before.
+  const after = (end: number, old: number, silent = 0) => {
+    const lag = new Lag()
+    for (let now = 100_000; now <= 100_000 + end; now += 100) lag.hear(now - old, now)
+    return lag.at(100_000 + end + silent)
+  }
+  test.each([
+    ['a backlog', after(5000, 60_000), 60_000],
+    ['old lines, as a log begins with', after(1000, 60_000), 0],
+    ['lines that are new', after(5000, 500), 0],
+    ['a backlog that is through', after(5000, 60_000, 2000), 0],
+  ])('%s', (_, got, want) => expect(got).toBe(want))
 })
 
 test('ansi colours become looks, other sequences go', () => {

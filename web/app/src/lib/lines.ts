@@ -54,7 +54,8 @@ export class Lines {
 }
 
 // Timestamps differ in how many digits of the second they have.
-const key = (l: Line): string => (l.time.length === 30 ? l.time : l.time.slice(0, 19) + (l.time[19] === '.' ? l.time.slice(19, -1) : '.').padEnd(10, '0') + 'Z')
+const full = (time: string): string => (time.length === 30 ? time : time.slice(0, 19) + (time[19] === '.' ? time.slice(19, -1) : '.').padEnd(10, '0') + 'Z')
+const key = (l: Line): string => full(l.time)
 const later = (a: Line, b: Line): boolean => a.time !== '' && b.time !== '' && a.time !== b.time && key(a) > key(b)
 
 /**
@@ -68,10 +69,14 @@ export class Feed {
   private rest = ''
   private second: string[] = [] // the raw lines of the last second
   private skip = new Map<string, number>()
+  private gap = '' // what was written after this may be missing
+  private joined = false // it is not
 
+  /** missing words a divider between lines that have others between them. */
   constructor(
     private readonly lines: Lines,
     private readonly source = 0,
+    private readonly missing: (from: string, to: string) => string = () => '',
   ) {}
 
   add(chunk: string): void {
@@ -92,10 +97,15 @@ export class Feed {
 
   /**
    * resume prepares for a stream that starts again at the second of the last
-   * line: the lines of that second that are here already are passed over.
+   * line: the lines of that second that are here already are passed over. If
+   * the last stream broke off, or the new one leaps ahead, and it has none of
+   * them, then lines are missing between the two, which a divider says.
    */
-  resume(): string {
+  resume(broken = false): string {
+    if (broken) this.rest = '' // half a line comes again as a whole
     this.end()
+    this.gap = broken ? this.last : ''
+    this.joined = false
     this.skip = new Map()
     for (const raw of this.second) this.skip.set(raw, (this.skip.get(raw) ?? 0) + 1)
     return this.last && this.last.slice(0, 19) + 'Z'
@@ -106,9 +116,18 @@ export class Feed {
     const again = this.skip.get(raw)
     if (again) {
       again > 1 ? this.skip.set(raw, again - 1) : this.skip.delete(raw)
+      this.joined = true
       return
     }
     const m = /^(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) ?(.*)$/s.exec(raw)
+    if (m && this.gap) {
+      if (full(m[1]!) < full(this.gap)) {
+        this.joined = true
+        return
+      }
+      if (!this.joined) this.lines.push(this.source, m[1]!, this.missing(this.gap, m[1]!), true)
+      this.gap = ''
+    }
     if (m) {
       if (this.last.slice(0, 19) !== m[1]!.slice(0, 19)) this.second = []
       this.second.push(raw)
