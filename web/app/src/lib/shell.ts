@@ -14,7 +14,7 @@ export interface Shell {
 // The best shell that the image has.
 const command = ['sh', '-c', 'TERM=xterm-256color; export TERM; command -v bash >/dev/null 2>&1 && exec bash || exec sh']
 
-export function openShell(host: HTMLElement, where: Where, attach: boolean, onend: (why: string) => void): Shell {
+export function openShell(host: HTMLElement, where: Where, attach: boolean, onend: (why: string) => void, onagain: () => void): Shell {
   let term: Terminal | undefined
   let fitter: FitAddon | undefined
   let socket: WebSocket | undefined
@@ -80,7 +80,8 @@ export function openShell(host: HTMLElement, where: Where, attach: boolean, onen
       Reflect.deleteProperty(document, 'createElement') // the prototype's again
     }
     fit()
-    term.onData((text) => send(stdin, text))
+    // After the end there is nobody to type to: Enter begins anew.
+    term.onData((text) => (socket?.readyState === WebSocket.CLOSED ? text === '\r' && onagain() : send(stdin, text)))
     term.onResize(size)
     resized.observe(host)
     connect()
