@@ -59,6 +59,8 @@ export interface Row {
   created: string
   labels?: Record<string, string>
   owner?: string
+  /** Of a pod: how many containers failed, if others did not ("1/2"). */
+  failed?: string
 }
 
 export interface Tell {
