@@ -61,6 +61,15 @@ const cell = (row: Row, columns: Column[], name: string): string => {
   return v === null || v === undefined || v === '<none>' ? '' : String(v)
 }
 
+function groupBy<T, K>(list: T[], key: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>()
+  for (const item of list) {
+    const group = groups.get(key(item))
+    group ? group.push(item) : groups.set(key(item), [item])
+  }
+  return groups
+}
+
 export function buildModel(f: Facts): Model {
   const podsOf = (component: string) =>
     f.pods.filter((p) => p.ns === 'kube-system' && (p.labels?.component === component || p.labels?.['k8s-app'] === component || p.name.startsWith(component + '-')))
@@ -103,8 +112,9 @@ export function buildModel(f: Facts): Model {
     if (f.live) etcd.state = members.some((m) => m.error) ? 'warning' : worst([etcd.state === 'unknown' ? 'ok' : etcd.state])
   }
 
+  const podsOn = groupBy(f.pods, (p) => cell(p, f.podColumns, 'Node'))
   const nodes = f.nodes.map((row): NodeBox => {
-    const pods = f.pods.filter((p) => cell(p, f.podColumns, 'Node') === row.name)
+    const pods = podsOn.get(row.name) ?? []
     const on = (id: 'kubelet' | 'proxy' | 'runtime', state: State, v: string, its: Row[] = []): Part => ({
       id: `${id}:${row.name}`, what: id, state: f.live ? state : 'unknown', version: v, leader: '', pods: its, message: '',
     })
@@ -129,6 +139,15 @@ export function buildModel(f: Facts): Model {
     scheduler: part('scheduler', 'kube-scheduler', 'scheduler'),
     controllers: part('controllers', 'kube-controller-manager', 'controller-manager'),
   }
+}
+
+/** nodesShown are those that a map has boxes for, the ones in trouble above all; the rest it counts, by state. */
+export function nodesShown(nodes: NodeBox[], most = 24): { shown: NodeBox[]; rest: [State, number][] } {
+  if (nodes.length <= most) return { shown: nodes, rest: [] }
+  const urgency = (n: NodeBox) => (n.controlPlane ? -1 : badness.indexOf(n.row.state))
+  const sorted = [...nodes].sort((a, b) => urgency(a) - urgency(b))
+  const rest = groupBy(sorted.slice(most), (n) => n.row.state)
+  return { shown: sorted.slice(0, most), rest: [...rest].map(([state, list]) => [state, list.length]) }
 }
 
 /** The connections of a cluster: who calls whom. Texts are map.edge.* messages. */
