@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"controllers":            {"trace", "client", "api"},
 	"dns":                    {"client", "api"},
 	"tui":                    {"client", "client/words", "api"},
+	"sshd":                   {},
 	"web":                    {"client", "api"},
 	"nodeagent":              {"trace", "nodeagent/*", "client", "api"},
 	"nodeagent/runtime":      {"nodeagent/helper/built", "api"},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
 	"server/remote":          {"server/registry", "server/stream", "why", "api"},
-	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "client", "api"},
+	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "sshd", "client", "api"},
 }
 
 // forbidden are the programs that this project is here to write; their

@@ -24,6 +24,7 @@ require (
 	go.etcd.io/etcd/etcdutl/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
+	golang.org/x/crypto v0.58.0
 	golang.org/x/sync v0.24.0
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	k8s.io/apiextensions-apiserver v0.37.2
@@ -49,7 +50,6 @@ require (
 require (
 	github.com/alexflint/go-filemutex v1.3.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
-	golang.org/x/crypto v0.58.0 // indirect
 	sigs.k8s.io/knftables v0.0.22 // indirect
 )
 
