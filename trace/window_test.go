@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,8 +129,8 @@ func TestWindowIsBounded(t *testing.T) {
 
 // receiving counts what it is sent, and fails while err is set.
 type receiving struct {
-	got []string
-	err error
+	got  []string
+	fail atomic.Bool
 }
 
 func (*receiving) Start(context.Context) error { return nil }
@@ -142,12 +143,16 @@ func (r *receiving) UploadTraces(_ context.Context, batch []*tracepb.ResourceSpa
 			}
 		}
 	}
-	return r.err
+	if r.fail.Load() {
+		return errors.New("not now")
+	}
+	return nil
 }
 
 func TestSpansAreDroppedRatherThanWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := &receiving{err: errors.New("not now")}
+		to := &receiving{}
+		to.fail.Store(true)
 		tracer := New("test", otlptrace.NewUnstarted(to), nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
@@ -160,7 +165,7 @@ func TestSpansAreDroppedRatherThanWaitedFor(t *testing.T) {
 		if n := tracer.queue.dropped.Load(); n < queueSize {
 			t.Errorf("%d are dropped", n)
 		}
-		to.err = nil
+		to.fail.Store(false)
 		time.Sleep(2 * pauseMost)
 		_, span := tracer.Start(ctx, "last", Object{UID: "x"})
 		span.End(nil)

@@ -633,13 +633,18 @@ func TestLingering(t *testing.T) {
 		}
 		l := c.levels["workload-high"]
 		c.Enter(t.Context(), ask("system:kube-scheduler create web/pods")).Leave()
-		if l.executing != 0 || l.seats != 10 {
-			t.Errorf("%d executing, %d seats", l.executing, l.seats)
+		taken := func() [2]int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return [2]int{l.executing, l.seats}
+		}
+		if got := taken(); got != [2]int{0, 10} {
+			t.Errorf("%d executing, seats", got)
 		}
 		time.Sleep(6 * time.Millisecond)
 		synctest.Wait()
-		if l.seats != 0 {
-			t.Errorf("%d seats afterwards", l.seats)
+		if got := taken(); got != [2]int{} {
+			t.Errorf("%d executing, seats afterwards", got)
 		}
 	})
 }

@@ -53,6 +53,7 @@ func TestFollow(t *testing.T) {
 		}
 		os.Remove(path)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if want := []string{"second", "nonsense", "ill", "ill", "second"}; !slices.Equal(seen, want) {
 			t.Errorf("applied %v, want %v", seen, want)
 		}

@@ -47,7 +47,7 @@ func TestRandom(t *testing.T) {
 			watching.Go(func() { o.observe(ctx, t, rand.New(rand.NewPCG(seed, uint64(n)))) })
 		}
 		for n := range 4 {
-			writing.Go(func() { writeAtRandom(quiet, t, c, rand.New(rand.NewPCG(seed, uint64(100+n)))) })
+			writing.Go(func() { writeAtRandom(ctx, quiet, t, c, rand.New(rand.NewPCG(seed, uint64(100+n)))) })
 		}
 		disturb(ctx, f, rand.New(rand.NewPCG(seed, 200)))
 		hush()
@@ -203,8 +203,10 @@ func (o *observer) check(t *testing.T, n int, final *Page) {
 	}
 }
 
-func writeAtRandom(ctx context.Context, t *testing.T, c *Collection, random *rand.Rand) {
-	for ctx.Err() == nil {
+// writeAtRandom goes on until it is to be quiet. It ends no write in the middle, which
+// might count all the same, and after the others.
+func writeAtRandom(ctx, quiet context.Context, t *testing.T, c *Collection, random *rand.Rand) {
+	for quiet.Err() == nil {
 		ns, name := fmt.Sprint("ns", random.IntN(2)), fmt.Sprint("p", random.IntN(8))
 		node, ready := fmt.Sprint("n", random.IntN(3)), fmt.Sprint(random.IntN(2) == 0)
 		var err error

@@ -361,13 +361,18 @@ func TestCompaction(t *testing.T) {
 			}
 			tokens = append(tokens, page.Continue)
 		}
+		compacted := func() int64 {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.compacted
+		}
 		sleep(ctx, 5*time.Minute)
-		if m.compacted >= out.Revision {
-			t.Errorf("compacted to %d after 5 minutes, but %d was written since", m.compacted, out.Revision)
+		if to := compacted(); to >= out.Revision {
+			t.Errorf("compacted to %d after 5 minutes, but %d was written since", to, out.Revision)
 		}
 		sleep(ctx, 6*time.Minute)
-		if m.compacted < out.Revision {
-			t.Errorf("compacted to %d after 11 minutes, want %d", m.compacted, out.Revision)
+		if to := compacted(); to < out.Revision {
+			t.Errorf("compacted to %d after 11 minutes, want %d", to, out.Revision)
 		}
 		sleep(ctx, 5*time.Minute) // the server whose turn it was not learns of it at its next
 		for i, s := range servers {
