@@ -260,9 +260,11 @@ func TestForwardsAndCaches(t *testing.T) {
 }
 
 func TestLoopIsFound(t *testing.T) {
-	s := testServer(t)
-	addr := serve(t, s)
-	s.outside.upstreams = newForwarder([]string{addr}, s.metrics, slog.Default()).upstreams
+	var s *server
+	known := make(chan struct{}) // its own address, which it has before there is a server
+	addr := serve(t, dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) { <-known; s.ServeDNS(w, r) }))
+	s = testServer(t, addr)
+	close(known)
 	if err := s.outside.detectLoops(t.Context()); err != nil {
 		t.Fatal(err)
 	}

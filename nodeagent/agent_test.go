@@ -39,7 +39,7 @@ func newLab(t testing.TB) *lab {
 	}
 	l := &lab{TB: t, api: fake.NewClientset(), runtime: machine}
 	next := 0
-	l.api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	l.react("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
 		if next++; p.UID == "" {
 			p.UID = types.UID(fmt.Sprint("made-", next))
@@ -53,6 +53,13 @@ func newLab(t testing.TB) *lab {
 	l.start()
 	t.Cleanup(func() { l.stop() })
 	return l
+}
+
+// react has the API react, which agents of before may still be using.
+func (l *lab) react(verb, resource string, by clienttesting.ReactionFunc) {
+	l.api.Lock()
+	defer l.api.Unlock()
+	l.api.PrependReactor(verb, resource, by)
 }
 
 // start runs an agent; stop ends it and leaves the runtime as it is.
@@ -233,7 +240,6 @@ func TestJobPodSucceeds(t *testing.T) {
 
 func TestRefusedPods(t *testing.T) {
 	l := newLab(t)
-	l.config.Kubelet.MaxPods = 110
 	tests := map[string]struct {
 		change func(*corev1.Pod)
 		reason string
@@ -426,7 +432,7 @@ func TestNobodySeesAReplacement(t *testing.T) {
 	l := newLab(t)
 	l.create(pod(corev1.RestartPolicyAlways, "a"))
 	before := l.untilReady("p")
-	l.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	l.react("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if patch := string(action.(clienttesting.PatchAction).GetPatch()); strings.Contains(patch, `"status":"False"`) {
 			t.Errorf("not ready in between: %s", patch)
 		}

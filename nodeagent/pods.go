@@ -224,9 +224,8 @@ func (w *worker) isVanished() bool {
 func (s *podSet) close() {
 	s.mu.Lock()
 	s.closed = true
-	workers := s.workers
 	s.mu.Unlock()
-	for _, w := range workers {
+	for _, w := range s.all() {
 		w.close()
 	}
 }

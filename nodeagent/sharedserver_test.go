@@ -42,7 +42,7 @@ func TestSharedServer(t *testing.T) {
 	l := newLab(t)
 	l.stop()
 	l.config.Server = server
-	l.api.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	l.react("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		review.Status.Allowed = review.Spec.User == "kube-apiserver-kubelet-client" && review.Spec.ResourceAttributes.Name == "node-1"
 		return true, review, nil

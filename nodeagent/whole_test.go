@@ -31,7 +31,7 @@ func newWholeLab(t *testing.T) *lab {
 	k.CgroupsPerQOS, k.EnableServer, k.HealthzPort = ptr.To(false), ptr.To(false), ptr.To(int32(0))
 	k.CPUCFSQuota = ptr.To(true)
 	made := 0
-	l.api.PrependReactor("create", "podcertificaterequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	l.react("create", "podcertificaterequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		made++
 		r := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.PodCertificateRequest)
 		r.Name = r.GenerateName + string(rune('a'+made))

@@ -304,7 +304,7 @@ func (w *worker) want(h have, now time.Time) (out want, orphan bool) {
 	case w.pod.Status.Phase == corev1.PodFailed || w.pod.Status.Phase == corev1.PodSucceeded:
 		out.stop = &stop{phase: w.pod.Status.Phase, reason: w.pod.Status.Reason, message: w.pod.Status.Message, grace: graceOf(w.pod)}
 	default:
-		out.stop, _ = deadline(w.pod, w.startTime(), now)
+		out.stop, _ = deadline(w.pod, w.startTime(w.pod), now)
 		if out.stop != nil {
 			w.asked = out.stop
 		}
@@ -317,11 +317,10 @@ func (w *worker) want(h have, now time.Time) (out want, orphan bool) {
 	return out, false
 }
 
-// startTime is when the node accepted the pod. w.mu may be held: startedAt is
-// the goroutine's own.
-func (w *worker) startTime() time.Time {
-	if w.pod.Status.StartTime != nil {
-		return w.pod.Status.StartTime.Time
+// startTime is when the node accepted the pod. startedAt is the goroutine's own.
+func (w *worker) startTime(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
 	}
 	return w.startedAt
 }
@@ -345,7 +344,7 @@ func (w *worker) rest(ctx context.Context, pod *corev1.Pod, h have, s step, now 
 		}
 	}
 	sooner(&again, now.Add(every))
-	if _, at := deadline(pod, w.startTime(), now); !at.IsZero() {
+	if _, at := deadline(pod, w.startTime(pod), now); !at.IsZero() {
 		sooner(&again, at)
 	}
 	return again
