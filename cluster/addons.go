@@ -34,7 +34,11 @@ const fieldManager = "orrery"
 // Apply brings the add-ons to the cluster by server-side apply, so that fields
 // which an operator added stay.
 func (a Addons) Apply(ctx context.Context, client dynamic.Interface) error {
-	for _, obj := range a.objects() {
+	return apply(ctx, client, a.objects()...)
+}
+
+func apply(ctx context.Context, client dynamic.Interface, objects ...addonObject) error {
+	for _, obj := range objects {
 		data, err := json.Marshal(obj.object)
 		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", obj.resource.Resource, obj.name, err)

@@ -84,6 +84,7 @@ func leaves(s Spec) []leaf {
 		{file: "scheduler", by: clusterCA, commonName: "system:kube-scheduler", client: true},
 		{file: "scheduler-server", by: clusterCA, commonName: "kube-scheduler", server: true, names: etcd, ips: onNode},
 		{file: "kube-proxy", by: clusterCA, commonName: "system:kube-proxy", client: true},
+		{file: "console", by: clusterCA, commonName: consoleUser, client: true},
 		{file: "admin", by: clusterCA, commonName: "kubernetes-admin", groups: []string{"system:masters"}, client: true},
 	}...)
 }

@@ -33,6 +33,7 @@ func Kubeconfigs(file func(name string) string, server string) []Kubeconfig {
 		{file("controller-manager"), "system:kube-controller-manager", "controller-manager", server, true},
 		{file("scheduler"), "system:kube-scheduler", "scheduler", server, true},
 		NodeKubeconfig(file, server),
+		{file("console"), consoleUser, "console", server, true},
 		{file("kube-proxy"), "system:kube-proxy", "kube-proxy", server, false},
 	}
 }

@@ -31,6 +31,9 @@ func (l Layout) Kubeconfig(name string) string {
 	return l.at("kubeconfig", name, name+".conf")
 }
 
+// ConsoleHostKey is the key by which SSH clients know the server of consoles.
+func (l Layout) ConsoleHostKey() string { return l.at("kubeconfig", "console", "ssh_host_key") }
+
 // Manifests is the static pod directory.
 func (l Layout) Manifests() string { return l.at("manifests") }
 

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +28,7 @@ type ControlPlane struct {
 	// APIServerArgs are further flags of the API server, APIServerMounts further
 	// directories that it may read. Those of files that flags name need no mention.
 	APIServerArgs, APIServerMounts []string
+	Console                        Console
 }
 
 // component is one static pod: a program of the control plane.
@@ -36,6 +39,9 @@ type component struct {
 	env    []corev1.EnvVar
 	mounts []string // host directories, mounted at the same path; "+" in front: writable
 	probe  probe
+	// confined takes all from it that a program which only talks to others can do
+	// without.
+	confined bool
 }
 
 // probe is the component's own health endpoint on loopback.
@@ -139,6 +145,9 @@ func (c ControlPlane) StaticPods() []*corev1.Pod {
 	for _, comp := range c.components() {
 		pods = append(pods, c.staticPod(comp))
 	}
+	if c.Console.Address != "" {
+		pods = append(pods, c.staticPod(c.Console.component(c.Layout)))
+	}
 	return pods
 }
 
@@ -153,6 +162,9 @@ func (c ControlPlane) staticPod(comp component) *corev1.Pod {
 		StartupProbe:    comp.probe.check(comp.probe.live, 1, 240),
 		LivenessProbe:   comp.probe.check(comp.probe.live, 10, 8),
 		ReadinessProbe:  comp.probe.check(comp.probe.ready, 1, 3),
+	}
+	if comp.confined {
+		confine(&container)
 	}
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -183,6 +195,9 @@ func (c ControlPlane) staticPod(comp component) *corev1.Pod {
 }
 
 func (p probe) check(path string, period, failures int32) *corev1.Probe {
+	if p.port == 0 {
+		return nil
+	}
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(p.port), Scheme: p.scheme}},
@@ -197,6 +212,11 @@ func (p probe) check(path string, period, failures int32) *corev1.Probe {
 func (c ControlPlane) WriteManifests() error {
 	if err := os.MkdirAll(c.Layout.Manifests(), 0o700); err != nil {
 		return err
+	}
+	if c.Console.Address == "" { // any more
+		if err := os.Remove(filepath.Join(c.Layout.Manifests(), consoleServer+".yaml")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for _, pod := range c.StaticPods() {
 		data, err := yaml.Marshal(pod)

@@ -22,15 +22,12 @@ import (
 )
 
 // simulated brings a simulated cluster up, and returns a client of its administrator.
-func simulated(t *testing.T) kubernetes.Interface {
+func simulated(t *testing.T, changes ...func(*upOptions)) kubernetes.Interface {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	o := upOptions{dataDir: t.TempDir(), nodes: 2, address: freeAddress(t), serviceCIDR: "10.96.0.0/12", nodeCIDR: anyRange, simulate: true, timeout: time.Minute}
+	for _, change := range changes {
+		change(&o)
 	}
-	address := l.Addr().String()
-	l.Close()
-	o := upOptions{dataDir: t.TempDir(), nodes: 2, address: address, serviceCIDR: "10.96.0.0/12", nodeCIDR: anyRange, simulate: true, timeout: time.Minute}
 	ctx, cancel := context.WithCancel(context.Background())
 	said, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -59,6 +56,16 @@ func simulated(t *testing.T) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	return clients
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // A node that has just become ready has its taint still, and no pod is put there.

@@ -81,7 +81,7 @@ func newRoot() *cobra.Command {
 	add("look", newDashboardCommand(), newTUICommand(), newForeignStub("kubectl", "The Kubernetes command line, as everywhere else"),
 		newForeignStub("etcdctl", "Look into etcd"), newForeignStub("etcdutl", "Work on etcd's files: snapshots, restore, defragmentation"))
 	add("part", newEtcdCommand(), newAPIServerCommand(), newControllerManagerCommand(), newSchedulerCommand(),
-		newKubeletCommand(), newNodeCommand(), newProxyCommand(), newDNSCommand(), newContainerdCommand())
+		newKubeletCommand(), newNodeCommand(), newProxyCommand(), newDNSCommand(), newContainerdCommand(), newConsoleServerCommand())
 	root.AddCommand(newVersionCommand())
 	return root
 }

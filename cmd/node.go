@@ -143,10 +143,15 @@ func (n *node) loadImages(ctx context.Context) error {
 }
 
 func (n *node) manifests(context.Context) error {
+	if n.console.Address != "" { // its pod may only read
+		if _, err := hostKey(n.layout.ConsoleHostKey()); err != nil {
+			return err
+		}
+	}
 	return cluster.ControlPlane{
 		Layout: n.layout, NodeName: n.nodeName, NodeIP: n.nodeIP, Image: n.image,
 		ServiceCIDR: n.serviceCIDR, PodCIDR: n.podCIDR, APIPort: 6443,
-		APIServerArgs: n.apiServerArgs, APIServerMounts: n.apiServerMounts,
+		APIServerArgs: n.apiServerArgs, APIServerMounts: n.apiServerMounts, Console: n.console,
 		EtcdCluster: fmt.Sprintf("%s=https://%s", n.nodeName, net.JoinHostPort(n.nodeIP, "2380")),
 	}.WriteManifests()
 }

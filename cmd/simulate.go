@@ -47,6 +47,9 @@ func runSimulated(ctx context.Context, out io.Writer, o upOptions) error {
 		return fmt.Errorf("--nodes %d: between 1 and %d", o.nodes, maxSimulatedNodes)
 	}
 	host, port, err := splitAddress(o.address)
+	if err == nil {
+		err = checkConsole(&o.console)
+	}
 	if err != nil {
 		return err
 	}
@@ -250,6 +253,9 @@ func runSimulatedParts(ctx context.Context, out io.Writer, say *progress, layout
 		return err
 	}
 	parts = append(parts, agents...)
+	if parts, err = withConsole(ctx, parts, o.console, layout, log); err != nil {
+		return err
+	}
 	parts = append(parts, func(ctx context.Context) error {
 		err := say.step(fmt.Sprintf("%d nodes ready", o.nodes), func() error { return n.waitAllNodes(ctx) })
 		if err != nil {
@@ -261,7 +267,7 @@ The simulated cluster is up; Ctrl-C stops it.
   kubectl      export KUBECONFIG=%s
   dashboard    https://%s/ui/    sign in by: orrery dashboard
   console      orrery tui
-`, layout.Kubeconfig("admin"), o.address)
+%s`, layout.Kubeconfig("admin"), o.address, consoleReport(o.console, layout, "127.0.0.1"))
 		<-ctx.Done()
 		return nil
 	})

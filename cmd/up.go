@@ -42,6 +42,7 @@ type upOptions struct {
 	address         string
 	apiServerArgs   []string
 	apiServerMounts []string
+	console         cluster.Console
 }
 
 func newUpCommand() *cobra.Command {
@@ -85,6 +86,8 @@ run their pods. It stops with Ctrl-C.`,
 	networkFlags(f, &o)
 	f.StringArrayVar(&o.apiServerArgs, "apiserver-arg", nil, "further flag of the API server, such as --audit-policy-file=/etc/orrery/audit.yaml; repeatable")
 	f.StringArrayVar(&o.apiServerMounts, "apiserver-mount", nil, "directory that the API server may read, beside those of the files that its flags name; repeatable")
+	f.StringVar(&o.console.Address, "console-ssh", "", "serve the console by SSH at this IP:PORT, to the users of --console-keys (default: not at all)")
+	f.StringVar(&o.console.Keys, "console-keys", "", "file in the form of authorized_keys, whose options say who may come: user=\"alice\",group=\"dev\"")
 	f.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long to wait until the cluster is usable")
 	f.BoolVar(&o.foreground, "foreground", os.Getpid() == 1, "stay, and stop the cluster at the end")
 	f.BoolVar(&o.simulate, "simulate", false, "simulate the nodes; no root needed")
@@ -190,6 +193,9 @@ func (o *upOptions) complete() error {
 	if net.ParseIP(o.nodeIP) == nil {
 		return fmt.Errorf("--node-ip %q is not an address", o.nodeIP)
 	}
+	if err := checkConsole(&o.console); err != nil {
+		return err
+	}
 	for _, dir := range o.apiServerMounts {
 		if !filepath.IsAbs(dir) {
 			return fmt.Errorf("--apiserver-mount %q is not an absolute path", dir)
@@ -292,7 +298,7 @@ func (n *node) addons(ctx context.Context) error {
 	addons := cluster.Addons{Image: n.image, APIServer: "https://" + net.JoinHostPort(n.nodeIP, "6443"),
 		PodCIDR: n.podCIDR, RoutePods: n.cniConfDir() != "", DNSIP: dns, Domain: "cluster.local"}
 	return poll(ctx, "the add-ons cannot be applied", func(ctx context.Context) (string, error) {
-		if err := addons.Apply(ctx, dyn); err != nil {
+		if err := errors.Join(addons.Apply(ctx, dyn), n.console.Apply(ctx, dyn)); err != nil {
 			return err.Error(), nil
 		}
 		return "", nil
@@ -412,7 +418,7 @@ The cluster is up.
                (or: orrery kubectl ...)
   dashboard    https://%s/ui/    sign in by: orrery dashboard
   console      orrery tui
-`, n.layout.Kubeconfig("admin"), net.JoinHostPort(n.nodeIP, "6443"))
+%s`, n.layout.Kubeconfig("admin"), net.JoinHostPort(n.nodeIP, "6443"), consoleReport(n.console, n.layout, n.nodeIP))
 	if n.nodes > 1 {
 		return
 	}

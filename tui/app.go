@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func (a *app) arrange(_, h int) {
 }
 
 func (a *app) start() {
-	line := a.config.Command
+	line := strings.TrimPrefix(a.config.Command, ":")
 	if line == "" {
 		line = "pods"
 	}

@@ -135,35 +135,40 @@ func (s *screen) Sync() {
 
 // Suspend implements tcell.Screen; what was typed before is nobody's.
 func (s *screen) Suspend() error {
-	defer s.dropEvents()()
+	defer s.quiet()()
 	return s.Screen.Suspend()
 }
 
 // Fini implements tcell.Screen.
 func (s *screen) Fini() {
-	defer s.dropEvents()()
+	defer s.quiet()()
 	s.Screen.Fini()
 }
 
-// dropEvents empties the queue of events until stop is called: with it full,
-// tcell would wait for ever for its own goroutine that fills it.
-func (s *screen) dropEvents() (stop func()) {
+// quiet stops what is typed, and empties the queue of events until done is called:
+// with it full, tcell would wait for ever for its own goroutine that fills it.
+func (s *screen) quiet() (done func()) {
 	queue, ok := s.Screen.(interface{ EventQ() chan tcell.Event })
 	if !ok {
 		return func() {}
 	}
-	done, dropped := make(chan struct{}), make(chan struct{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(dropped)
+		defer close(stopped)
 		for {
 			select {
 			case <-queue.EventQ():
-			case <-done:
+			case <-stop:
 				return
 			}
 		}
 	}()
-	return func() { close(done); <-dropped }
+	if tty, ok := s.Tty(); ok {
+		if t, ok := tty.(*holdable); ok {
+			t.hold()
+		}
+	}
+	return func() { close(stop); <-stopped }
 }
 
 // Resume implements tcell.Screen; another program has drawn meanwhile.

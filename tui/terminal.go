@@ -32,7 +32,67 @@ func (c *Config) screen() (tcell.Screen, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tcell.NewTerminfoScreenFromTtyTerminfo(c.Terminal, kind)
+	return tcell.NewTerminfoScreenFromTtyTerminfo(newHoldable(c.Terminal), kind)
+}
+
+// holdable is a terminal whose input can be held back before a screen leaves it.
+// tcell waits for ever for the goroutine that reads if that is about to hand on
+// more than is taken any more.
+type holdable struct {
+	tcell.Tty
+	changed *sync.Cond // its lock protects the fields below
+	reading bool
+	ended   bool // so has whoever reads
+	held    bool
+}
+
+func newHoldable(t tcell.Tty) *holdable {
+	return &holdable{Tty: t, changed: sync.NewCond(&sync.Mutex{}), ended: true}
+}
+
+func (t *holdable) set(reading, ended, held bool) {
+	t.changed.L.Lock()
+	defer t.changed.L.Unlock()
+	t.reading, t.ended, t.held = reading, ended, held
+	t.changed.Broadcast()
+}
+
+// Start implements tcell.Tty.
+func (t *holdable) Start() error {
+	t.set(false, false, false)
+	return t.Tty.Start()
+}
+
+// Stop implements tcell.Tty.
+func (t *holdable) Stop() error {
+	t.set(false, true, false)
+	return t.Tty.Stop()
+}
+
+// Read implements tcell.Tty. What comes while it is held is nobody's.
+func (t *holdable) Read(p []byte) (n int, err error) {
+	t.changed.L.Lock()
+	defer t.changed.L.Unlock()
+	t.reading = true
+	t.changed.Broadcast()
+	for again := true; again; again = t.held && err == nil {
+		t.changed.L.Unlock()
+		n, err = t.Tty.Read(p)
+		t.changed.L.Lock()
+	}
+	t.reading, t.ended = false, err != nil
+	t.changed.Broadcast()
+	return n, err
+}
+
+// hold returns once whoever reads has handed on all that it will.
+func (t *holdable) hold() {
+	t.changed.L.Lock()
+	defer t.changed.L.Unlock()
+	t.held = true
+	for !t.reading && !t.ended {
+		t.changed.Wait()
+	}
 }
 
 // forgetTerminal makes the process's environment say nothing of a terminal, and

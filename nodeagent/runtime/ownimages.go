@@ -29,7 +29,7 @@ import (
 func componentNames() []string {
 	return []string{
 		"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kube-proxy",
-		"etcd", "etcdctl", "kubectl", "cluster-dns",
+		"etcd", "etcdctl", "kubectl", "cluster-dns", "console-server",
 	}
 }
 
