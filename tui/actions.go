@@ -51,7 +51,7 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(objectActions(), whyActions(), changeActions(), textActions(), tableActions(), globalActions())
+	return slices.Concat(objectActions(), whyActions(), changeActions(), editorActions(), textActions(), tableActions(), globalActions())
 }
 
 func actionsByName() map[string]action {

@@ -239,7 +239,7 @@ func (a *app) capture(e *tcell.EventKey) *tcell.EventKey {
 	if p == nil {
 		return e
 	}
-	name, ok := lookup(a.bindings, append(p.scopes(), "global"), keyName(e))
+	name, ok := lookup(a.bindings, keyScopes(p.scopes()), keyName(e))
 	if !ok {
 		return e
 	}

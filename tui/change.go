@@ -22,7 +22,7 @@ import (
 func changeActions() []action {
 	workload := []string{"workload"}
 	return []action{
-		{name: "edit", hint: "edit", help: "edit in your editor; the server checks before it is saved", on: []string{"objects", "yaml"}, verb: "update", writes: true, run: func(a *app, c call) {
+		{name: "edit", hint: "edit", help: "edit in your editor, or here; the server checks before it is saved", on: []string{"objects", "yaml"}, verb: "update", writes: true, run: func(a *app, c call) {
 			if t, ok := a.top().(*textPane); ok {
 				a.edit(t.of)
 				return

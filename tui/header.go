@@ -113,7 +113,7 @@ func (h *header) hints(s tcell.Screen, x, y, w, height int) {
 	for len(all)%height != 0 {
 		all = append(all, hint{})
 	}
-	for _, b := range a.hinted(p.scopes()) {
+	for _, b := range a.hinted(keyScopes(p.scopes())) {
 		all = append(all, hint{keyLabel(b.key), a.words.say(a.actions[b.action].hint)})
 	}
 	for i := 0; i < len(all); i += height {
@@ -140,7 +140,7 @@ func (h *header) hints(s tcell.Screen, x, y, w, height int) {
 func (a *app) hinted(scopes []string) []binding {
 	var out []binding
 	seen := map[string]bool{}
-	for _, scope := range append(scopes, "global") {
+	for _, scope := range scopes {
 		for _, b := range a.bindings {
 			act := a.actions[b.action]
 			if b.scope == scope && act.hint != "" && !seen[b.action] {

@@ -57,6 +57,8 @@ func bindings() []binding {
 		{"text", "n", "next-match"}, {"text", "N", "previous-match"}, {"text", "c", "copy-text"}, {"text", "w", "wrap"},
 		{"text", "f", "full-screen"},
 		{"yaml", "m", "managed-fields"}, {"yaml", "x", "decode"}, {"yaml", "e", "edit"},
+		{"editor", "ctrl-s", "save"}, {"editor", "F2", "save"}, {"editor", "ctrl-f", "search"}, {"editor", "F3", "next-found"},
+		{"editor", "esc", "cancel-edit"}, {"editor", "ctrl-c", "cancel-edit"},
 		{"log", "0", "tail"}, {"log", "1", "head"}, {"log", "2", "since-1m"}, {"log", "3", "since-5m"}, {"log", "4", "since-15m"},
 		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
 		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
@@ -66,6 +68,15 @@ func bindings() []binding {
 		{"pulse", "5", "problem-5"}, {"pulse", "6", "problem-6"}, {"pulse", "7", "problem-7"}, {"pulse", "8", "problem-8"},
 		{"pulse", "9", "problem-9"},
 	}
+}
+
+// keyScopes are where the keys of a pane with these scopes are looked up. In an
+// editor, letters are text.
+func keyScopes(scopes []string) []string {
+	if scopes[0] == "editor" {
+		return scopes
+	}
+	return append(scopes, "global")
 }
 
 // lookup finds the action of a key for a pane with these scopes.

@@ -261,14 +261,14 @@ func TestKeysDoNotClash(t *testing.T) {
 		}
 	}
 	a := &app{config: Config{}, theme: newTheme(true)}
-	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}}
+	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}}
 	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "configmaps"}, kind{plural: "persistentvolumeclaims"}, kind{plural: "cronjobs", group: "batch"},
 		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {
 		panes = append(panes, newTable(a, k).scopes())
 	}
 	for _, scopes := range panes {
 		seen := map[string]string{}
-		for _, scope := range append(scopes, "global") {
+		for _, scope := range keyScopes(scopes) {
 			for _, b := range all {
 				if b.scope != scope {
 					continue

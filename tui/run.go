@@ -26,7 +26,7 @@ type Config struct {
 	// anything else English.
 	Language string
 	NoColor  bool
-	// Editor is the command that edits a file; empty is vi.
+	// Editor is the command that edits a file; empty is an editor of the console's own.
 	Editor string
 	// Terminal is where the console is shown; nil is the process's own. Another is
 	// that of somebody elsewhere, who has no business with this machine: such a

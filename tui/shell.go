@@ -115,7 +115,7 @@ func (a *app) aside(f func() error) bool {
 	return err == nil
 }
 
-// edit opens the object in the user's editor. What comes back is checked by the
+// edit opens the object in the user's editor, or in ours. What comes back is checked by the
 // server before it is saved; if it refuses, the editor opens again with the
 // reason on top.
 func (a *app) edit(t target) {
@@ -130,6 +130,10 @@ func (a *app) edit(t target) {
 			text, err := yaml.Marshal(o.Object)
 			if err != nil {
 				a.fail(err)
+				return
+			}
+			if a.config.Editor == "" || a.config.Terminal != nil {
+				a.editHere(t, string(text))
 				return
 			}
 			a.editText(t, string(text), string(text))
@@ -200,9 +204,6 @@ func runEditor(editor, pattern, text string) (string, error) {
 	_, err = f.WriteString(text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", err
-	}
-	if editor == "" {
-		editor = "vi"
 	}
 	words := append(strings.Fields(editor), f.Name())
 	cmd := exec.Command(words[0], words[1:]...)

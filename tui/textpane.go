@@ -155,7 +155,7 @@ func (a *app) showHelp() {
 			on = &target{kind: table.kind, namespace: r.row.Namespace, name: r.row.Name}
 		}
 	}
-	scopes := append(p.scopes(), "global")
+	scopes := keyScopes(p.scopes())
 	help := newText(a, a.words.say("help"), func(ctx context.Context) ([]string, error) {
 		return a.helpLines(ctx, p, scopes, on), nil
 	})
