@@ -4,6 +4,7 @@ import AxeBuilder from '@axe-core/playwright'
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { base, grid, kube, launch, live, rowNamed, token, unique, using, visit } from './browser.js'
 
 let browser
@@ -64,12 +65,32 @@ describe('sign-in', () => {
 })
 
 describe('views', () => {
-  test('overview shows control plane, nodes and workloads', () =>
+  test('T12: the overview shows control plane, nodes and workloads', () =>
     on('/', {}, async (page) => {
       await live(page)
       for (const name of ['API server', 'etcd', 'Scheduler', 'Controller manager']) await page.getByRole('link', { name: new RegExp(name) }).first().waitFor()
       await page.getByRole('heading', { name: 'Nodes' }).waitFor()
       await page.getByRole('link', { name: /of \d+ ready/ }).waitFor()
+    }))
+
+  test('the first load is at most 120 KB of script', () =>
+    on('/', {}, async (page) => {
+      const scripts = []
+      page.on('response', (r) => /\.js$/.test(new URL(r.url()).pathname) && scripts.push(r.body().then((b) => gzipSync(b, { level: 9 }).length)))
+      await page.reload()
+      await live(page)
+      await page.getByRole('link', { name: /of \d+ ready/ }).waitFor()
+      const size = (await Promise.all(scripts)).reduce((a, b) => a + b, 0)
+      assert.ok(size > 0 && size <= 120_000, `${size} bytes`)
+    }))
+
+  test('T9: events are not asked for where none are shown', () =>
+    on('/', {}, async (page) => {
+      const asked = []
+      page.on('websocket', (s) => s.on('framesent', ({ payload }) => asked.push(JSON.parse(payload).view?.resource)))
+      await page.goto(`${base}/ui/k/pods`)
+      await rowNamed(page, /./).nth(1).waitFor()
+      assert.ok(asked.includes('pods') && !asked.includes('events'), asked.join())
     }))
 
   test('a table follows the cluster, without a reload', () =>
@@ -172,7 +193,7 @@ describe('an object', () => {
       await page.getByText('does not exist').waitFor()
     }))
 
-  test('is deleted after a question', () =>
+  test('T38: is deleted after a question', () =>
     on('/k/configmaps', {}, async (page) => {
       const name = unique('gone')
       await kube(page, 'POST', configMaps, configMap(name))
@@ -194,7 +215,7 @@ describe('logs and shells', () => {
     return pod.metadata
   }
 
-  test('a log is followed, and survives navigation', () =>
+  test('T27: a log is followed, and survives navigation', () =>
     on('/k/pods', {}, async (page) => {
       const { namespace, name } = await running(page)
       await page.goto(`${base}/ui/k/pods?dock=logs:${namespace}:${name}:`)
@@ -246,7 +267,7 @@ describe('map', () => {
 })
 
 describe('when the connection breaks', () => {
-  test('the page says so, and is live again without a reload, with nothing lost', async () => {
+  test('T17, T35: the page says so, and is live again without a reload, with no row lost and no ghost left', async () => {
     const context = await browser.newContext({ ignoreHTTPSErrors: true })
     const page = await context.newPage()
     let cut = false

@@ -33,7 +33,12 @@ before(async () => {
 after(() => browser?.close())
 
 /** churn changes the label of pods, about so many a second, until it is stopped. */
-function churn(page, rate) {
+const churn = (page, rate) => keepDoing(rate, (n) => kube(page, 'PATCH', `/api/v1/namespaces/load-0/pods/${names[n % names.length]}`, { metadata: { labels: { tick: String(n) } } }, 'application/merge-patch+json'))
+/** churnEvents makes events, which pages that show none must not notice. */
+const churnEvents = (page, rate) => keepDoing(rate, (n) => kube(page, 'POST', '/api/v1/namespaces/load-1/events', {
+  apiVersion: 'v1', kind: 'Event', metadata: { generateName: 'churn-' }, type: 'Normal', reason: 'Churned', message: `for the ${n}th time`, involvedObject: { kind: 'Pod', namespace: 'load-1', name: names[0] },
+}))
+function keepDoing(rate, act) {
   let done = 0
   const started = Date.now()
   let stopped = false
@@ -44,8 +49,7 @@ function churn(page, rate) {
         await new Promise((next) => setTimeout(next, 20))
         continue
       }
-      const name = names[done++ % names.length]
-      await kube(page, 'PATCH', `/api/v1/namespaces/load-0/pods/${name}`, { metadata: { labels: { tick: String(done) } } }, 'application/merge-patch+json')
+      await act(++done)
     }
   }
   const workers = Promise.all(Array.from({ length: 16 }, worker))
@@ -80,7 +84,7 @@ async function heap(page) {
 }
 
 describe(`${pods} pods on ${nodes} nodes`, () => {
-  test('rows are there within a second, all are counted, and what travels is rows', async (t) => {
+  test('T1, T2, T3, T12: rows are there within a second, all are counted, and what travels is rows', async (t) => {
     const page = await visit(browser, '/kinds')
     let bytes = 0
     let leaked = ''
@@ -108,7 +112,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('500 changes a second cost less than half a core, and keys are answered at once', async (t) => {
+  test('T1, T6: 500 changes a second cost less than half a core, and keys are answered at once', async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
     const stop = churn(page, 500)
@@ -133,19 +137,20 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('a page that shows none of it is idle', async (t) => {
+  test('T4, T9: a page that shows none of it is idle', async (t) => {
     const page = await visit(browser, '/kinds')
     await page.getByRole('link', { name: 'Pods', exact: true }).last().waitFor()
     await page.waitForTimeout(12_000)
     const stop = churn(page, 200)
+    const stopEvents = churnEvents(page, 100)
     const { core } = await cost(page, 10_000)
-    await stop()
+    await Promise.all([stop(), stopEvents()])
     t.diagnostic(`${(core * 100).toFixed(1)} % of a core`)
     assert.ok(core < 0.05, `${core} of a core`)
     await page.context().close()
   })
 
-  test('one websocket, whatever is shown', async () => {
+  test('T5: one websocket, whatever is shown', async () => {
     const page = await visit(browser, '/')
     await live(page)
     let opened = 0
@@ -159,7 +164,25 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('a shell opens as in a small cluster', async (t) => {
+  test('T13, T14: the map groups what has no room, and is drawn without a long task', async (t) => {
+    const page = await visit(browser, '/k/pods')
+    await until('all rows', async () => (await count(page)) >= pods)
+    await page.getByRole('link', { name: 'Nodes', exact: true }).first().click()
+    await until('all nodes', async () => (await count(page)) >= nodes)
+    await page.evaluate(() => {
+      window.longest = 0
+      new PerformanceObserver((l) => l.getEntries().forEach((e) => (window.longest = Math.max(window.longest, e.duration)))).observe({ entryTypes: ['longtask'] })
+    })
+    await page.getByRole('link', { name: 'Architecture map' }).first().click()
+    await page.getByRole('button', { name: /more nodes/ }).first().waitFor()
+    await page.waitForTimeout(500) // longer than a task that is too long
+    const longest = await page.evaluate(() => window.longest)
+    t.diagnostic(`longest task ${Math.round(longest)} ms`)
+    assert.ok(longest < 300, `a task of ${longest} ms`)
+    await page.context().close()
+  })
+
+  test('T11: a shell opens as in a small cluster', async (t) => {
     const page = await visit(browser, '/kinds')
     await live(page)
     const start = Date.now()
@@ -170,7 +193,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('the heap stays flat', { timeout: soak + 300_000 }, async (t) => {
+  test('T6, T7: the heap stays flat', { timeout: soak + 300_000 }, async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
     const stop = churn(page, 200)

@@ -1,6 +1,7 @@
 // What can be done with objects: see, change, delete, follow. As dashboard.test.js,
 // but it needs the workloads of this folder and controllers that run.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
 import { base, grid, kube, launch, rowNamed, unique, until, using, visit } from './browser.js'
 
@@ -41,7 +42,7 @@ before(async () => {
 describe('editing', () => {
   const open = (page, name) => page.goto(`${base}/ui/k/configmaps?o=configmaps/${ns}/${name}&t=yaml&edit=1`).then(() => page.locator('.cm-content[contenteditable=true]').waitFor())
 
-  test('a review shows what the server would make of it', () =>
+  test('T43: a review shows what the server would make of it', () =>
     on('/', {}, async (page) => {
       const name = unique('review')
       await kube(page, 'POST', `${core}/configmaps`, configMap(name))
@@ -55,7 +56,7 @@ describe('editing', () => {
       await until('saved', async () => (await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a === '2')
     }))
 
-  test('a busy object is no conflict: only what the user changed is written', () =>
+  test('T41: a busy object is no conflict: only what the user changed is written', () =>
     on('/', {}, async (page) => {
       const name = unique('busy')
       await kube(page, 'POST', `${core}/configmaps`, configMap(name))
@@ -67,7 +68,7 @@ describe('editing', () => {
       await until('both changes are there', async () => JSON.stringify((await kube(page, 'GET', `${core}/configmaps/${name}`)).data) === '{"a":"2","b":"2","c":"3"}')
     }))
 
-  test('a true conflict is shown three ways, and the user chooses', () =>
+  test('T41: a true conflict is shown three ways, and the user chooses', () =>
     on('/', {}, async (page) => {
       const name = unique('conflict')
       await kube(page, 'POST', `${core}/configmaps`, configMap(name))
@@ -84,7 +85,7 @@ describe('editing', () => {
       await until('mine won', async () => (await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a === 'mine')
     }))
 
-  test('the schema helps: unknown fields are marked, known ones offered', () =>
+  test('T44: the schema helps: unknown fields are marked, known ones offered', () =>
     on(`/k/deployments.apps?o=deployments.apps/${ns}/web&t=yaml&edit=1`, {}, async (page) => {
       await page.locator('.cm-content[contenteditable=true]').waitFor()
       await page.locator('.cm-gutter-lint').waitFor()
@@ -179,7 +180,7 @@ describe('actions', () => {
 })
 
 describe('deleting', () => {
-  test('shows what goes with it', () =>
+  test('T40: shows what goes with it', () =>
     on('/', {}, async (page) => {
       await kube(page, 'POST', `${apps}/deployments`, deployment('doomed'))
       await kube(page, 'POST', `${core}/services`, { apiVersion: 'v1', kind: 'Service', metadata: { name: 'doomed' }, spec: { selector: { app: 'doomed' }, ports: [{ port: 80 }] } })
@@ -196,7 +197,56 @@ describe('deleting', () => {
       await until('all gone', async () => !(await kube(page, 'GET', `${core}/pods?labelSelector=app%3Ddoomed`)).items.length)
     }))
 
-  test('a namespace asks for its name, and counts what is in it', () =>
+  const definition = (plural) => ({
+    apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition', metadata: { name: `${plural}.depth.example.dev` },
+    spec: { group: 'depth.example.dev', scope: 'Namespaced', names: { plural, singular: plural.slice(0, -1), kind: plural[0].toUpperCase() + plural.slice(1, -1) }, versions: [{ name: 'v1', served: true, storage: true, schema: { openAPIV3Schema: { type: 'object', properties: { spec: { type: 'object', properties: { size: { type: 'integer' } } } } } } }] },
+  })
+  const definitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+  const custom = (plural) => `/apis/depth.example.dev/v1/namespaces/${ns}/${plural}`
+  async function define(page, plural) {
+    await kube(page, 'POST', definitions, definition(plural))
+    await until(`${plural} are served`, async () => (await page.request.get(`${base}/ui/k8s${custom(plural)}`)).ok())
+    await kube(page, 'POST', custom(plural), { apiVersion: 'depth.example.dev/v1', kind: definition(plural).spec.names.kind, metadata: { name: 'one' }, spec: { size: 1 } })
+  }
+
+  test('T40: so do nodes, definitions and volumes', () =>
+    on('/', {}, async (page) => {
+      await define(page, 'gauges')
+      await kube(page, 'POST', '/api/v1/persistentvolumes', { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: 'disk' }, spec: { capacity: { storage: '1Gi' }, accessModes: ['ReadWriteOnce'], hostPath: { path: '/tmp/disk' } } })
+      for (const [ref, blast] of [['nodes//node-1', /pods are on it/], ['customresourcedefinitions.apiextensions.k8s.io//gauges.depth.example.dev', /^1 Gauges/], ['persistentvolumes//disk']]) {
+        await page.goto(`${base}/ui/k/${ref.split('/')[0]}?o=${ref}`)
+        await act(page, 'delete')
+        if (blast) await page.locator('[data-blast] p', { hasText: blast }).waitFor()
+        assert.ok(await page.locator('[data-confirm]').isDisabled(), ref)
+        await page.locator('[data-typed]').fill(ref.split('/')[2])
+        assert.ok(await page.locator('[data-confirm]').isEnabled(), ref)
+      }
+    }))
+
+  test('T44: an object of a kind of one’s own is edited, with its schema', () =>
+    on('/', {}, async (page) => {
+      await define(page, 'dials')
+      await page.goto(`${base}/ui/k/dials.depth.example.dev?o=dials.depth.example.dev/${ns}/one&t=yaml&edit=1`)
+      await page.locator('.cm-content[contenteditable=true]').waitFor()
+      await page.locator('.cm-gutter-lint').waitFor()
+      await edit(page, 'size: 1', 'size: big')
+      await page.locator('.cm-lint-marker-error').waitFor()
+      await edit(page, 'size: big', 'size: 2')
+      await page.locator('[data-save]').click()
+      await until('saved', async () => (await kube(page, 'GET', `${custom('dials')}/one`)).spec.size === 2)
+    }))
+
+  test('T17: objects go from the screen with their definition', () =>
+    on('/', {}, async (page) => {
+      await define(page, 'relics')
+      await page.goto(`${base}/ui/k/relics.depth.example.dev?ns=${ns}`)
+      await rowNamed(page, 'one').waitFor()
+      await kube(page, 'DELETE', `${definitions}/relics.depth.example.dev`)
+      await rowNamed(page, 'one').waitFor({ state: 'detached' })
+      page.problems = page.problems.filter((p) => !/404/.test(p))
+    }))
+
+  test('T40: a namespace asks for its name, and counts what is in it', () =>
     on('/', {}, async (page) => {
       const name = unique('grave')
       await kube(page, 'POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
@@ -212,7 +262,7 @@ describe('deleting', () => {
       await until('it goes', async () => (await page.request.get(`${base}/ui/k8s/api/v1/namespaces/${name}`)).status() === 404)
     }))
 
-  test('bulk takes exactly the marked rows that the filter shows', () =>
+  test('T39: bulk takes exactly the marked rows that the filter shows', () =>
     on('/', {}, async (page) => {
       const stem = unique('bulk')
       for (const n of ['a1', 'a2', 'b1']) await kube(page, 'POST', `${core}/configmaps`, configMap(`${stem}-${n}`))
@@ -230,8 +280,87 @@ describe('deleting', () => {
     }))
 })
 
+describe('many at once', () => {
+  test('T45: workloads are restarted, and nodes cordoned and uncordoned', () =>
+    on('/', {}, async (page) => {
+      const stem = unique('many')
+      for (const n of ['a', 'b']) await kube(page, 'POST', `${apps}/deployments`, deployment(`${stem}-${n}`, 1))
+      const bulk = async (what, kind, q, n) => {
+        await page.goto(`${base}/ui/k/${kind}?q=${q}`)
+        await rowNamed(page, /./).nth(n).waitFor()
+        await grid(page).focus()
+        await page.keyboard.press('*')
+        await page.locator(`[data-bulk=${what}]:enabled`).click()
+        assert.equal(await page.getByRole('dialog').locator('li').count(), n)
+        await confirm(page)
+      }
+      await bulk('restart', 'deployments.apps', stem, 2)
+      await until('both restart', async () => (await kube(page, 'GET', `${apps}/deployments`)).items.filter((d) => d.metadata.name.startsWith(stem) && d.spec.template.metadata.annotations['kubectl.kubernetes.io/restartedAt']).length === 2)
+      const cordoned = async () => (await kube(page, 'GET', '/api/v1/nodes')).items.filter((n) => n.spec.unschedulable).map((n) => n.metadata.name).join()
+      await bulk('cordon', 'nodes', 'node-[12]', 2)
+      await until('two are cordoned', async () => (await cordoned()) === 'node-1,node-2')
+      await bulk('uncordon', 'nodes', 'node-[12]', 2)
+      await until('none is', async () => (await cordoned()) === '')
+    }))
+
+  test('T47: actions are reached by name, too', () =>
+    on(`/k/deployments.apps?o=deployments.apps/${ns}/web`, {}, async (page) => {
+      await page.locator('[data-action="action.scale"]:enabled').waitFor()
+      await page.keyboard.press(':')
+      await page.keyboard.type('scale')
+      await page.keyboard.press('Enter')
+      await page.getByLabel('Replicas').waitFor()
+    }))
+
+  test('T14: nobody holds a page’s requests back', () =>
+    on('/', {}, async (page) => {
+      const start = Date.now()
+      await Promise.all(Array.from({ length: 300 }, () => kube(page, 'GET', `${core}/pods?limit=1`)))
+      assert.ok(Date.now() - start < 15_000, `300 requests took ${Date.now() - start} ms`) // at client-go's usual 5 a second, a minute
+    }))
+})
+
+describe('words', () => {
+  test('T19: a pod’s status is kubectl’s word', () =>
+    on('/k/pods?cols=Ready|Status', {}, async (page) => {
+      await rowNamed(page, 'typo').waitFor()
+      const kubectl = () => execFileSync(process.env.ORRERY_BINARY, ['kubectl', 'get', 'pods', '-A', '--no-headers'], { encoding: 'utf8' }).trim().split('\n').map((l) => l.split(/\s+/).slice(0, 4))
+      const ours = () => grid(page).locator('.body .row').evaluateAll((rows) => rows.map((r) => [...r.querySelectorAll('[role=gridcell]')].map((c) => c.textContent.trim()).slice(1)).map(([name, space, ready, status]) => [space, name, ready, status]))
+      const text = (list) => list.map((x) => x.join(' ')).sort().join('\n')
+      // All rows have to be drawn, and what goes on meanwhile may be seen by one only.
+      await page.setViewportSize({ width: 1280, height: 4000 })
+      await until('the same words', async () => text(await ours()) === text(kubectl()))
+      assert.ok(new Set((await ours()).map((x) => x[3])).size > 3)
+    }))
+
+  test('T20: where one of two containers failed, whichever came first, a badge says so', () =>
+    on('/', {}, async (page) => {
+      const ended = (name, exitCode) => ({ name, ready: false, restartCount: 0, image: 'registry.example/half:1', imageID: 'half', state: { terminated: { exitCode, reason: exitCode ? 'Error' : 'Completed' } } })
+      for (const [name, codes] of [['bad-first', [1, 0]], ['bad-last', [0, 1]], ['all-good', [0, 0]]]) {
+        await kube(page, 'POST', `${core}/pods`, { apiVersion: 'v1', kind: 'Pod', metadata: { name }, spec: { schedulerName: 'nobody', restartPolicy: 'Never', containers: ['a', 'b'].map((name) => ({ name, image: 'registry.example/half:1' })) } })
+        await kube(page, 'PATCH', `${core}/pods/${name}/status`, { status: { phase: codes.some(Boolean) ? 'Failed' : 'Succeeded', containerStatuses: codes.map((code, i) => ended('ab'[i], code)) } }, merge)
+      }
+      await page.goto(`${base}/ui/k/pods?ns=${ns}&q=-good|bad-`)
+      for (const [name, word, badges] of [['bad-first', 'Error', 1], ['bad-last', 'Completed', 1], ['all-good', 'Completed', 0]]) {
+        await rowNamed(page, name).getByText(word, { exact: true }).waitFor()
+        assert.equal(await rowNamed(page, name).getByText('1 of 2 containers failed').count(), badges, name)
+        await kube(page, 'DELETE', `${core}/pods/${name}`)
+      }
+    }))
+
+  test('T25: a slice of a chart leads to the list of what it counts', () =>
+    on('/?ns=default', {}, async (page) => {
+      const slice = page.locator('.bars li', { hasText: 'Pods' }).locator('.bar .b-error')
+      await slice.waitFor()
+      const n = parseInt(await slice.getAttribute('title'))
+      await slice.click()
+      await page.waitForURL(/\/k\/pods\?.*q=state:error/)
+      await until('as many rows', async () => (await page.locator('[data-count]').textContent()).startsWith(`${n} of `))
+    }))
+})
+
 describe('tables', () => {
-  test('one websocket, whatever is shown, and of lists only rows travel', () =>
+  test('T5, T10: one websocket, whatever is shown, and of lists only rows travel', () =>
     on('/', {}, async (page) => {
       let sockets = 0
       const wrong = []
@@ -248,7 +377,7 @@ describe('tables', () => {
       assert.deepEqual([sockets, wrong], [1, []])
     }))
 
-  test('several namespaces at once, by picker and address', () =>
+  test('T46: several namespaces at once, by picker and address', () =>
     on(`/k/pods?ns=shop,${ns}`, {}, async (page) => {
       for (const name of ['store-0', 'web-']) await rowNamed(page, name).first().waitFor()
       assert.equal(await rowNamed(page, 'log-shipper').count(), 0)
@@ -280,7 +409,7 @@ describe('tables', () => {
       await rowNamed(page, 'web-').first().waitFor()
     }))
 
-  test('usage stands beside requests and limits, and n/a comes last', () =>
+  test('T22, T23, T25: usage stands beside requests and limits under headers that name its base, and n/a comes last', () =>
     on('/k/pods', {}, async (page) => {
       await page.getByRole('button', { name: 'Usage' }).click()
       const header = grid(page).getByRole('columnheader', { name: '%CPU/R' })
@@ -310,7 +439,7 @@ describe('logs', () => {
       assert.deepEqual(times, [...times].sort())
     }))
 
-  test('search, wrapping and timestamps don’t undo each other', () =>
+  test('T29: search, wrapping and timestamps don’t undo each other', () =>
     on(`/?dock=logs:shop:deployments.apps/storefront:`, {}, async (page) => {
       await page.locator('.logs .line').first().waitFor()
       await page.getByPlaceholder('Search (regular expression)').fill('request')
@@ -325,7 +454,7 @@ describe('logs', () => {
       await state(page).filter({ hasText: 'following' }).waitFor()
     }))
 
-  test('a pod that replaces another is followed, under a divider', () =>
+  test('T27: a pod that replaces another is followed, under a divider', () =>
     on(`/?dock=logs:${ns}:deployments.apps/web:web`, {}, async (page) => {
       await until('logs', async () => parseInt(await state(page).textContent()) > 0)
       const [pod] = (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items
@@ -335,7 +464,7 @@ describe('logs', () => {
       page.problems = page.problems.filter((p) => !/404|400/.test(p))
     }))
 
-  test('a million lines stay scrollable', () =>
+  test('T15: a million lines stay scrollable', () =>
     on(`/k/pods?ns=shop`, {}, async (page) => {
       const line = (i) => `2026-01-01T00:00:00.${String(i).padStart(9, '0')}Z line ${i} of a long log\n`
       await page.route(/\/log\?/, (r) => r.fulfill({ body: Array.from({ length: 1_000_000 }, (_, i) => line(i)).join('') }))
@@ -361,7 +490,7 @@ describe('terminals', () => {
   const rows = (page) => page.locator('.xterm-rows')
   const running = async (page) => (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items.find((p) => p.status.phase === 'Running' && !p.metadata.deletionTimestamp).metadata.name
 
-  test('a shell knows its size before its first line, and after a resize', () =>
+  test('T32: a shell knows its size before its first line, and after a resize', () =>
     on('/', {}, async (page) => {
       await page.goto(`${base}/ui/?dock=shell:${ns}:${await running(page)}:web`)
       await rows(page).filter({ hasText: '#' }).waitFor()
@@ -376,7 +505,7 @@ describe('terminals', () => {
       await until('fewer columns', async () => Number(await size()) < first - 20)
     }))
 
-  test('a session that ends keeps what it wrote, and goes on after one key press', () =>
+  test('T33: a session that ends keeps what it wrote, and goes on after one key press', () =>
     on('/', {}, async (page) => {
       await page.goto(`${base}/ui/?dock=shell:${ns}:${await running(page)}:web`)
       await rows(page).filter({ hasText: '#' }).waitFor()
@@ -403,7 +532,7 @@ describe('rights', () => {
     await page.context().close()
   })
 
-  test('who may list no namespaces lands in the one where there is something to see', async () => {
+  test('T36, T37: who may list no namespaces lands in the one where there is something to see', async () => {
     const pods = () => kube(page, 'GET', `${core}/pods`).then((l) => l.items.length)
     const page = await visit(browser, '/', { bearer })
     page.setDefaultTimeout(30_000)
@@ -428,7 +557,7 @@ describe('rights', () => {
       await page.locator('[data-holder]', { hasText: 'system:masters' }).waitFor()
     }))
 
-  test('a user of one namespace sees it, with right counts, and reads what is missing', () =>
+  test('T36, T37: a user of one namespace sees it, with right counts, and reads what is missing', () =>
     on(`/k/serviceaccounts?o=serviceaccounts/${ns}/reader`, {}, async (page) => {
       await act(page, 'viewAs')
       await page.locator('[data-as]').waitFor()

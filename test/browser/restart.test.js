@@ -39,7 +39,7 @@ after(async () => {
   await kill('SIGTERM')
 })
 
-test('an API server that is killed and comes back: the page says so, is live again without a reload, and misses nothing', { timeout: 300_000 }, async (t) => {
+test('T16: an API server that is killed and comes back: the page says so, is live again without a reload, and misses nothing', { timeout: 300_000 }, async (t) => {
   const configMaps = '/api/v1/namespaces/default/configmaps'
   const create = (name) => kube(page, 'POST', configMaps, { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } })
   const page = await visit(browser, '/k/configmaps?ns=default')

@@ -21,7 +21,7 @@ const walks = [
 
 describe('why is this not running?', () => {
   for (const walk of walks) {
-    test(walk.name, async () => {
+    test(`T52: ${walk.name}`, async () => {
       const page = await visit(browser, '/')
       page.setDefaultTimeout(30_000)
       await page.locator('[data-revision]').waitFor()

@@ -48,6 +48,13 @@ describe('a view', () => {
     expect(v.error).toBeNull()
   })
 
+  test.each([[false, 0], [true, 1]])('T17: keeps rows over an error if asking again makes sense: %s', (retry, left) => {
+    const v = new ViewData()
+    v.apply(rows({ reset: true, rows: [row('a')], revision: '5', live: true }))
+    v.apply({ id: 1, type: 'error', error: { code: retry ? 503 : 404, message: 'no', retry } })
+    expect([v.rows.size, v.revision]).toEqual([left, left ? '5' : ''])
+  })
+
   test('of an object ends with it', () => {
     const v = new ViewData()
     v.apply({ id: 1, type: 'object', object: { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a', uid: 'u', creationTimestamp: '' } }, revision: '5', live: true })

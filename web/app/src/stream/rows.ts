@@ -25,6 +25,12 @@ export class ViewData {
       case 'error':
         this.error = m.error ?? { code: 0, message: '' }
         this.live = false
+        // What is refused for good, or is no more, may not stay on screen.
+        if (!this.error.retry) {
+          this.rows.clear()
+          this.object = null
+          this.revision = ''
+        }
         return
       case 'object':
         if (m.object) this.object = m.object
