@@ -302,55 +302,100 @@ describe('when the connection breaks', () => {
 })
 
 describe('accessibility', () => {
-  const button = (name) => (page) => page.getByRole('button', { name, exact: true }).click()
-  const dialog = (action) => async (page) => {
+  const press = (name) => (page) => page.getByRole('button', { name, exact: true }).first().click()
+  const dialog = (action, then) => async (page) => {
     await page.locator(`[data-action="action.${action}"]:enabled`).click()
     await page.getByRole('dialog').locator('button').first().waitFor()
+    await then?.(page)
   }
+  const marked = (bulk) => async (page) => {
+    await rowNamed(page, /./).nth(1).waitFor()
+    await grid(page).focus()
+    await page.keyboard.press('*')
+    await page.locator(`[data-bulk=${bulk}]:enabled`).click()
+    await page.getByRole('dialog').locator('[data-confirm]').waitFor()
+  }
+  const key = (key) => async (page) => {
+    await page.locator('[data-revision]').waitFor({ state: 'attached' })
+    await page.keyboard.press(key)
+    await page.getByRole('dialog').waitFor()
+  }
+  const edited = (then) => async (page) => {
+    await page.locator('.cm-content[contenteditable=true]').waitFor()
+    await page.locator('.cm-line', { hasText: /^\s*currency: TWD/ }).click()
+    await page.keyboard.press('End')
+    await page.keyboard.type('!')
+    await then(page)
+  }
+  const there = (selector) => (page) => page.locator(selector).first().waitFor()
   const storefront = '/k/deployments.apps?o=deployments.apps/shop/storefront'
-  const both = (name, path, then) => [[name, path, {}, then], [`${name}, dark and narrow`, path, { dark: true, width: 390, height: 844 }, then]]
-  for (const [name, path, options, then] of [
-    ['sign-in', '/', { signedIn: false }],
-    ['overview', '/'],
-    ['overview, dark', '/', { dark: true }],
-    ['pods', '/k/pods'],
-    ['pods, narrow', '/k/pods', { width: 390, height: 844 }],
-    ['pods, dark', '/k/pods', { dark: true }],
-    ['map', '/map?focus=apiserver'],
-    ['map, dark', '/map?view=etcd', { dark: true }],
-    ['kinds', '/kinds'],
-    ['namespace', '/k/namespaces?o=namespaces//default'],
-    ...both('why', '/?o=deployments.apps/tight/held-back&t=why', (page) => page.locator('[data-link=quota]').waitFor()),
-    ...both('journey', `${storefront}&t=journey`, (page) => page.getByRole('group', { name: 'Journey' }).waitFor()),
-    ...both('timeline', '/timeline', (page) => page.locator('.list strong').first().waitFor()),
-    ...both('access', '/access', (page) => page.locator('.cell').first().waitFor()),
-    ...both('who can', '/access?view=who&ns=shop', async (page) => {
-      await button('Who can')(page)
-      await page.locator('[data-holder]').first().waitFor()
-    }),
-    ...both('usage', '/k/pods', button('Usage')),
-    ...both('columns', '/k/pods', button('Columns')),
-    ...both('history', storefront, dialog('history')),
-    ...both('image', storefront, dialog('image')),
-    ...both('scale', storefront, dialog('scale')),
-    ...both('delete', storefront, dialog('delete')),
-    ...both('debug', '/k/pods?o=pods/shop/store-0', dialog('debug')),
-    ...both('files', '/k/pods?o=pods/shop/store-0', dialog('files')),
-    ...both('forward', '/k/pods?o=pods/shop/store-0', dialog('forward')),
-    ...both('drain', '/k/nodes?o=nodes//node-1', dialog('drain')),
-    ...both('merged logs', '/?dock=logs:shop:deployments.apps/storefront:*', (page) => page.locator('.logs .label').first().waitFor()),
-    ...both('edit', `${storefront}&t=yaml&edit=1`, (page) => page.locator('.cm-content[contenteditable=true]').waitFor()),
-  ]) {
-    test(name, async () => {
-      const page = await visit(browser, path, options)
-      await page.locator('main').first().waitFor()
-      await then?.(page)
-      // Text that fades in has less contrast until it is there.
-      await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
-      // Neither frames nor passes interest us, and each takes axe seconds.
-      const { violations } = await new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ['violations'] }).analyze()
-      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [])
-      await page.context().close()
-    })
+  const store = '/k/pods?o=pods/shop/store-0'
+  const settings = '/k/configmaps?ns=shop&o=configmaps/shop/settings'
+  const views = [
+    ['sign-in', '/', there('form'), false],
+    ['overview', '/', there('[data-troubles] li')],
+    ['pods', '/k/pods', there('[data-view=pods] .body .row')],
+    ['nothing that matches', '/k/pods?q=nothing-like-that', there('[data-view=pods] .notice')],
+    ['a kind that is not there', '/k/nothings', there('.notice')],
+    ['an object that is not there', '/k/pods?o=pods/shop/nobody', there('.inspector .notice')],
+    ['map', '/map?focus=apiserver', there('svg .part')],
+    ['etcd', '/map?view=etcd', there('svg .part')],
+    ['a node’s inside', '/map?view=node:node-1', there('svg .part')],
+    ['kinds', '/kinds', there('table')],
+    ['namespace', '/k/namespaces?o=namespaces//default', there('[data-action]:enabled')],
+    ['why', '/?o=deployments.apps/tight/held-back&t=why', there('[data-link=quota]')],
+    ['journey', `${storefront}&t=journey`, there('.inspector [role=group] button')],
+    ['events of an object', '/k/pods?o=pods/default/typo&t=events', there('.inspector .message')],
+    ['related', `${storefront}&t=related`, there('.related table')],
+    ['timeline', '/timeline', there('.list strong')],
+    ['access', '/access', there('.cell')],
+    ['who can', '/access?view=who&ns=shop', there('[data-holder]')],
+    ['usage', '/k/pods', press(/^(Usage|用量)$/)],
+    ['columns', '/k/pods?cols=Status|Image=.spec.containers[*].image', press(/^(Columns|欄位)$/)],
+    ['namespaces', '/k/pods', (page) => page.locator('.picker button').first().click()],
+    ['palette', '/k/pods', key(':')],
+    ['help', '/k/pods', key('?')],
+    ['history', storefront, dialog('history')],
+    ['image', storefront, dialog('image')],
+    ['scale', storefront, dialog('scale')],
+    ['delete', storefront, dialog('delete', there('[data-blast] p'))],
+    ['delete a namespace', '/k/namespaces?o=namespaces//shop', dialog('delete', there('[data-blast] p'))],
+    ['many to restart', '/k/deployments.apps?ns=shop', marked('restart')],
+    ['many to delete', '/k/configmaps?ns=shop', marked('delete')],
+    ['debug', store, dialog('debug')],
+    ['files', store, dialog('files', async (page) => {
+      await page.locator('dialog form button').click()
+      await page.locator('dialog li').first().waitFor()
+    })],
+    ['forward', store, dialog('forward')],
+    ['drain', '/k/nodes?o=nodes//node-1', dialog('drain')],
+    ['logs', '/?dock=logs:shop:deployments.apps/storefront:*', there('.logs .label')],
+    ['a shell', '/?dock=shell:shop:store-0:', there('.xterm-rows')],
+    ['YAML', `${storefront}&t=yaml`, there('.cm-content')],
+    ['edit', `${settings}&t=yaml&edit=1`, there('.cm-content[contenteditable=true]')],
+    ['review', `${settings}&t=yaml&edit=1`, edited(async (page) => {
+      await page.locator('[data-review]').click()
+      await page.locator('[data-diff] .plus').first().waitFor()
+    })],
+  ]
+  // Neither frames nor passes interest us, and each takes axe seconds.
+  const check = async (page, rules = (axe) => axe) => {
+    // Text that fades in has less contrast until it is there.
+    await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
+    const { violations } = await rules(new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ['violations'] })).analyze()
+    return violations.map((v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`)
+  }
+  for (const [name, path, then, signedIn = true] of views) {
+    for (const [how, options] of [['', {}], [', in Traditional Chinese and narrow', { language: 'zh-TW', width: 390, height: 844 }]]) {
+      test(name + how, async () => {
+        const page = await visit(browser, path, { ...options, signedIn })
+        page.setDefaultTimeout(30_000)
+        await then(page)
+        assert.deepEqual(await check(page), [], 'light')
+        await page.emulateMedia({ colorScheme: 'dark' })
+        assert.deepEqual(await check(page, (axe) => axe.withRules(['color-contrast'])), [], 'dark')
+        await page.context().close()
+      })
+    }
   }
 })

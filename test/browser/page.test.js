@@ -549,6 +549,23 @@ describe('rights', () => {
     await page.context().close()
   })
 
+  test('T37: who may see nothing is told so, and neither left waiting nor told that all is well', async () => {
+    const admin = await visit(browser)
+    await kube(admin, 'POST', `${core}/serviceaccounts`, { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'nobody' } })
+    const { token } = (await kube(admin, 'POST', `${core}/serviceaccounts/nobody/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })).status
+    await admin.context().close()
+    const page = await visit(browser, '/', { bearer: token })
+    page.setDefaultTimeout(30_000)
+    const main = page.getByRole('main')
+    await until('each card says so', async () => (await main.getByText(/is forbidden/).count()) === 4)
+    assert.doesNotMatch(await main.innerText(), /Loading|No warnings|Nothing is wrong|0 of 0/)
+    for (const path of ['/map', '/timeline', '/k/pods']) {
+      await page.goto(`${base}/ui${path}`)
+      await main.getByText(/is forbidden/).first().waitFor()
+    }
+    await page.context().close()
+  })
+
   test('who can', () =>
     on(`/access?view=who&ns=${ns}`, {}, async (page) => {
       await page.getByLabel('Verb').fill('list')
