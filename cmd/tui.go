@@ -38,6 +38,8 @@ func newTUICommand() *cobra.Command {
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the cluster on this machine)")
 	f.StringVarP(&o.Namespace, "namespace", "n", "", "begin in this namespace (default: all)")
 	f.StringVarP(&o.Command, "command", "c", "", "begin with this view, as after a colon: pods, deploy, nodes")
+	f.StringVar(&o.Theme, "theme", "auto", "dark, light, high-contrast, deuteranopia, or auto: by the terminal's background")
+	f.BoolVar(&o.ASCII, "ascii", false, "draw with ASCII alone (default: where the terminal has no more)")
 	f.BoolVar(&o.ReadOnly, "readonly", false, "allow nothing that changes the cluster")
 	return c
 }

@@ -130,6 +130,7 @@ func globalActions() []action {
 		{name: "last-view", help: "to and fro between two commands", run: func(a *app, _ call) { a.walkTrail(a.trail.turn()) }},
 		{name: "show-aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.execute("alias") }},
 		{name: "can", help: "what you may do in this namespace", run: func(a *app, _ call) { a.showRights() }},
+		{name: "theme", help: "another theme: dark, light, high-contrast, deuteranopia", run: (*app).chooseTheme},
 		{name: "refresh", help: "open the view anew", run: func(a *app, _ call) { p := a.top(); p.close(); p.open(); a.tv.Sync() }},
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
 		{name: "crumbs", help: "show or hide the way here", run: func(a *app, _ call) { a.crumbsOff = !a.crumbsOff }},
@@ -137,6 +138,21 @@ func globalActions() []action {
 		{name: "suspend", help: "stop this program; fg brings it back", instead: "ssh's own ~^Z does it", run: func(a *app, _ call) { a.stopProcess() }},
 		{name: "quit", help: "leave", run: func(a *app, _ call) { a.quit() }},
 	}
+}
+
+// chooseTheme puts on the theme that is named, or the one chosen of all.
+func (a *app) chooseTheme(c call) {
+	if len(c.args) == 0 {
+		a.choose(a.words.say("theme"), themeNames(), func(name string) { a.do("theme", name) })
+		return
+	}
+	p, ok := paletteOf(c.args[0])
+	if !ok {
+		a.fail(fmt.Errorf("%s", a.words.say("no theme %q", c.args[0])))
+		return
+	}
+	a.wear(p)
+	a.prompt.dress()
 }
 
 func (a *app) askCommand() {

@@ -43,6 +43,7 @@ type app struct {
 	shared  sentences.Words // what both faces say
 	tv      *tview.Application
 	under   tcell.Screen
+	screen  *screen // over it
 	now     func() time.Time
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
 	ask     func(ctx context.Context, path string, query url.Values, answer any) error
@@ -80,6 +81,9 @@ type app struct {
 }
 
 func newApp(cfg Config, c *cluster) *app {
+	if cfg.ASCII { // which has no other language
+		cfg.Language = "en"
+	}
 	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now, plane: c.plane, ask: c.ask,
 		shared: sentences.In(language(cfg.Language)),
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
@@ -97,9 +101,13 @@ func (a *app) run(ctx context.Context, under tcell.Screen) error {
 	defer cancel()
 	a.ctx, a.quit = ctx, cancel
 
-	a.under = under
-	a.tv.SetScreen(newScreen(under)) // initialises it
-	a.theme = newTheme(a.config.NoColor || under.Colors() <= 1)
+	a.under, a.screen = under, newScreen(under)
+	a.tv.SetScreen(a.screen) // initialises it
+	if a.config.ASCII {
+		a.screen.ascii = asciiOf()
+	}
+	p, _ := paletteOf(a.config.Theme)
+	a.wear(p)
 	a.build()
 	a.tv.SetInputCapture(a.capture)
 	a.tv.EnablePaste(true)
@@ -138,6 +146,27 @@ func (a *app) build() {
 		a.arrange(w, h)
 		return false
 	})
+}
+
+// wear puts a theme on, over the one that panes point to.
+func (a *app) wear(p palette) {
+	colours := a.under.Colors()
+	if a.config.NoColor {
+		colours = 0
+	}
+	if a.theme == nil {
+		a.theme = &theme{}
+	}
+	*a.theme = *newTheme(p, colours)
+	a.screen.theme = a.theme
+	a.screen.forget()
+	for _, p := range a.stack {
+		if b, ok := p.(interface {
+			SetBorderStyle(tcell.Style) *tview.Box
+		}); ok {
+			b.SetBorderStyle(a.theme.border)
+		}
+	}
 }
 
 // arrange gives small terminals more room for what matters.

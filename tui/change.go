@@ -336,7 +336,7 @@ func (a *app) askDrain(t target) {
 				return
 			}
 			a.question(question{title: a.words.say("drain") + " " + t.name, yes: "drain", text: []string{
-				fmt.Sprintf("cordons the node and evicts its %d pods;", len(pods.Items)), "DaemonSet pods stay, emptyDir data are lost,", "disruption budgets are kept; it stops at pods", "that no controller would make again", ""},
+				a.words.say("This cordons the node and evicts its %d pods. Pods of DaemonSets stay, data in emptyDir volumes are lost, disruption budgets are kept. It stops at pods that no controller would make again.", len(pods.Items)), ""},
 				do: func(string) { a.drain(t) }})
 		}
 	})

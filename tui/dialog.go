@@ -21,10 +21,29 @@ func (a *app) closeDialog() {
 
 // show puts a dialog of w by h cells in the middle.
 func (a *app) show(p tview.Primitive, w, h int) {
-	row := tview.NewFlex().AddItem(nil, 0, 1, false).AddItem(p, w, 0, true).AddItem(nil, 0, 1, false)
-	column := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(nil, 0, 1, false).AddItem(row, h, 0, true).AddItem(nil, 0, 1, false)
-	a.root.AddPage(dialogPage, column, true, true)
+	a.root.AddPage(dialogPage, &centred{p, w, h}, true, true)
 	a.tv.SetFocus(p)
+}
+
+// centred is in the middle of the room that it is given, and no larger.
+type centred struct {
+	tview.Primitive
+	w, h int
+}
+
+// Draw implements tview.Primitive: nothing shows through.
+func (c *centred) Draw(s tcell.Screen) {
+	x, y, w, h := c.GetRect()
+	for i := range h {
+		fillRow(s, x, y+i, w, tcell.StyleDefault)
+	}
+	c.Primitive.Draw(s)
+}
+
+// SetRect implements tview.Primitive.
+func (c *centred) SetRect(x, y, w, h int) {
+	wide, high := min(c.w, w), min(c.h, h)
+	c.Primitive.SetRect(x+(w-wide)/2, y+(h-high)/2, wide, high)
 }
 
 // question is a dialog: a text, perhaps a line to type, and two buttons of
@@ -46,8 +65,13 @@ func (a *app) question(q question) {
 	f.SetButtonStyle(tcell.StyleDefault).SetButtonActivatedStyle(a.theme.chosen)
 	f.SetBackgroundColor(tcell.ColorDefault)
 	width := max(textWidth(q.title)+6, 44)
+	for len(q.text) > 0 && q.text[len(q.text)-1] == "" { // room before the buttons there is anyway
+		q.text = q.text[:len(q.text)-1]
+	}
+	lines := 0
 	for _, line := range q.text {
 		width = max(width, min(textWidth(line)+6, 76))
+		lines += len(wrapText(line, 70))
 	}
 	height := 2 // of the form
 	typed := func() string { return "" }
@@ -89,10 +113,10 @@ func (a *app) question(q question) {
 	})
 	text := tview.NewTextView().SetText(strings.Join(q.text, "\n")) // without tags: names may hold brackets
 	text.SetBackgroundColor(tcell.ColorDefault)
-	frame := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(text, len(q.text), 0, false).AddItem(f, height, 0, true)
+	frame := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(text, 0, 1, false).AddItem(f, height, 0, true)
 	frame.SetBorder(true).SetBorderStyle(a.theme.border).SetBorderPadding(1, 0, 2, 2)
 	frame.SetTitle(" " + tview.Escape(q.title) + " ").SetTitleColor(tcell.ColorDefault)
-	a.show(frame, width+2, len(q.text)+height+3)
+	a.show(frame, width+2, lines+height+3)
 }
 
 // choose lets the user pick one of some; a single one is picked at once.
@@ -105,6 +129,7 @@ func (a *app) choose(title string, options []string, do func(string)) {
 	list.SetSelectedStyle(a.theme.chosen).SetMainTextStyle(a.theme.text)
 	list.SetBorder(true).SetBorderStyle(a.theme.border).SetTitle(" " + tview.Escape(title) + " ").SetTitleColor(tcell.ColorDefault)
 	list.SetBackgroundColor(tcell.ColorDefault)
+	list.SetBorderPadding(0, 0, 1, 1)
 	width := textWidth(title) + 8
 	for _, o := range options {
 		width = max(width, textWidth(o)+8)

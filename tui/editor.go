@@ -69,12 +69,11 @@ func (e *editorPane) find(from int) {
 // Draw implements tview.Primitive.
 func (e *editorPane) Draw(s tcell.Screen) {
 	e.TextArea.Draw(s)
-	x, y, w, _ := e.GetRect()
-	title := " " + e.name + " "
+	title := e.name
 	if e.typed != "" {
-		title += "/" + e.typed + " "
+		title += " /" + e.typed
 	}
-	drawText(s, x+max((w-textWidth(title))/2, 1), y, w-2, title, e.app.theme.title)
+	drawTitle(s, e.Box, e.app.theme, title)
 }
 
 // leave closes the editor, after asking if something would be lost.
@@ -134,7 +133,7 @@ func (a *app) saveHere(e *editorPane, t target, edited string) {
 		err := a.cluster.save(ctx, t, edited)
 		return func() {
 			if err != nil {
-				a.question(question{title: e.name, text: append(wrapWords(err.Error(), 64), ""), yes: "OK", do: func(string) {}})
+				a.question(question{title: e.name, text: append(wrapText(err.Error(), 64), ""), yes: "OK", do: func(string) {}})
 				return
 			}
 			if a.top() == pane(e) {

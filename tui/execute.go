@@ -94,7 +94,12 @@ func (a *app) carryOut(line string) (place string, ok bool) {
 }
 
 // argumentsOf are what may follow a command as its nth word.
-func (a *app) argumentsOf(_ string, _ int) []string { return a.namespaces }
+func (a *app) argumentsOf(word string, _ int) []string {
+	if word == "theme" {
+		return themeNames()
+	}
+	return a.namespaces
+}
 
 // showKind opens the live table of a kind.
 func (a *app) showKind(k kind, c command) (place string, ok bool) {

@@ -18,6 +18,8 @@ type grid struct {
 	left     int // first column shown after the pinned ones
 	marks    map[string]bool
 	empty    string // what to say without rows
+	// emptyStyle is how it is said.
+	emptyStyle tcell.Style
 }
 
 func newGrid(t *theme) *grid {
@@ -120,11 +122,17 @@ func (g *grid) Draw(s tcell.Screen) {
 	}
 	g.top = max(min(g.top, len(g.snap.rows)-page), 0)
 	cols := g.place(w - 2)
-	g.header(s, x, y, w, cols)
 	if len(g.snap.rows) == 0 && g.empty != "" {
-		drawText(s, x+2, y+2, w-2, g.empty, g.theme.faint)
+		if len(cols) > 1 { // the namespace alone is known before all others
+			g.header(s, x, y, w, cols)
+		}
+		c := cursor{s: s, x: x + 2, y: y + 2, w: w - 4, end: y + h}
+		for _, line := range wrapSpans([]span{{g.empty, g.emptyStyle}}, w-4) {
+			c.line(line...)
+		}
 		return
 	}
+	g.header(s, x, y, w, cols)
 	for i := range min(page, len(g.snap.rows)-g.top) {
 		g.row(s, x, y+1+i, w, g.top+i, cols)
 	}

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -72,8 +73,9 @@ func (h *header) lines() []headerLine {
 
 // linkText is how fresh what is on screen is, with the revision it reflects.
 func (a *app) linkText(link client.Link) (string, api.State) {
-	revision, live := "", true
+	revision, live, refused := "", true, false
 	if t, ok := a.top().(*tablePane); ok && t.grid.snap != nil {
+		refused = t.grid.snap.fault != nil
 		revision, live = t.grid.snap.revision, t.grid.snap.live || t.grid.snap.loading
 	}
 	if revision != "" {
@@ -81,6 +83,8 @@ func (a *app) linkText(link client.Link) (string, api.State) {
 	}
 	since := a.now().Sub(link.Since).Round(time.Second)
 	switch {
+	case link.State == client.LinkLive && refused:
+		return "✗ " + a.words.say("refused"), api.StateError
 	case link.State == client.LinkLive && !live:
 		return "◐ " + a.words.say("behind") + revision, api.StateWarning
 	case link.State == client.LinkLive:
@@ -136,10 +140,13 @@ func (h *header) hints(s tcell.Screen, x, y, w, height int) {
 }
 
 // hinted are the bindings worth a place in the header: those with a hint, each
-// action once.
+// action once, first those of everywhere.
 func (a *app) hinted(scopes []string) []binding {
 	var out []binding
 	seen := map[string]bool{}
+	if last := len(scopes) - 1; scopes[last] == "global" {
+		scopes = slices.Concat(scopes[last:], scopes[:last])
+	}
 	for _, scope := range scopes {
 		for _, b := range a.bindings {
 			act := a.actions[b.action]

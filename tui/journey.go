@@ -149,9 +149,12 @@ func (a *app) journeyLines(j api.Journey, width int) []string {
 
 // barLine is one span: who did what, when and for how long, and a bar of it.
 func (a *app) barLine(b bar, from, until int64, width int) string {
-	wide, long := 22, 26
-	if width < 100 {
+	wide, long := 22, 28
+	switch {
+	case width < 90:
 		wide, long = 14, 20
+	case width < 110:
+		wide = 16
 	}
 	glyph := " "
 	switch {
@@ -164,8 +167,7 @@ func (a *app) barLine(b bar, from, until int64, width int) string {
 	if b.depth == 0 {
 		who = whoDid(b.Span)
 	}
-	fit := func(text string, width int) string { return padText(cutText(text, width), width) }
-	line := fmt.Sprintf("%s %s %s %9s %9s  ", glyph, fit(who, wide), fit(strings.Repeat("  ", b.depth)+a.whatDone(b.Span), long), millis(b.Start-from), millis(b.Duration))
+	line := fmt.Sprintf("%s %s %s %9s %9s  ", glyph, fitText(who, wide), fitText(strings.Repeat("  ", b.depth)+a.whatDone(b.Span), long), millis(b.Start-from), millis(b.Duration))
 	return line + waterfall(b.Start-from, b.Duration, until-from, width-textWidth(line))
 }
 

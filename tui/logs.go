@@ -85,8 +85,7 @@ func (p *logPane) restart() {
 // Draw implements tview.Primitive.
 func (p *logPane) Draw(s tcell.Screen) {
 	p.pager.Draw(s)
-	x, y, w, _ := p.GetRect()
-	title := " logs " + p.of.String()
+	title := "logs " + p.of.String()
 	if p.of.container != "" && !p.allOf {
 		title += ":" + p.of.container
 	}
@@ -103,8 +102,7 @@ func (p *logPane) Draw(s tcell.Screen) {
 	if p.typed != "" {
 		title += " /" + p.typed
 	}
-	title += " "
-	drawText(s, x+max((w-textWidth(title))/2, 1), y, w-2, title, p.app.theme.title)
+	drawTitle(s, p.Box, p.theme, title)
 }
 
 func (p *logPane) filterText() string { return p.typed }

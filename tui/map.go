@@ -93,16 +93,21 @@ func (p *mapPane) Draw(s tcell.Screen) {
 	p.DrawForSubclass(s, p)
 	x, y, w, h := p.GetInnerRect()
 	t := p.app.theme
-	title := " " + p.app.words.say("Architecture") + " "
+	title := p.app.words.say("Architecture")
 	if p.closeUp != "" {
-		title += "‹" + p.closeUp + "› "
+		title += " ‹" + p.closeUp + "›"
 	}
-	drawText(s, x+(w-textWidth(title))/2, y-1, w, title, t.title)
+	drawTitle(s, p.Box, t, title)
 	p.boxes = nil
-	switch p.closeUp {
-	case "":
+	if w < 8 || h < 1 {
+		return
+	}
+	switch small := w < 62 || h < 14; {
+	case p.closeUp == "" && small:
+		p.list(s, x+1, y, w-2, h)
+	case p.closeUp == "":
 		p.whole(s, x+1, y, w-2, h)
-	case "etcd":
+	case p.closeUp == "etcd":
 		p.etcd(s, x+1, y, w-2, h)
 	default:
 		p.node(s, x+1, y, w-2, h)
@@ -114,6 +119,30 @@ func (p *mapPane) Draw(s tcell.Screen) {
 }
 
 const boxHeight = 5
+
+// list is the picture where there is no room for it: a line a box.
+func (p *mapPane) list(s tcell.Screen, x, y, w, h int) {
+	for _, c := range p.now.components {
+		p.boxes = append(p.boxes, box{name: c.name, notes: []string{c.note}, state: c.state})
+	}
+	p.boxes = append(p.boxes, p.etcdBox(0, 0, 0))
+	for _, n := range p.now.nodes {
+		p.boxes = append(p.boxes, box{name: n.row.Name, state: n.state, closeUp: n.row.Name, notes: []string{fmt.Sprintf("%d pods", len(p.pods[n.row.Name]))}})
+	}
+	t, c := p.app.theme, cursor{s: s, x: x, y: y, w: w, end: y + h}
+	for i := range p.boxes {
+		b := &p.boxes[i]
+		b.h = 0 // it is not drawn
+		if i <= p.at-h {
+			continue
+		}
+		style := t.text
+		if i == p.at {
+			style = t.chosen
+		}
+		c.line(span{glyphOf(b.state) + " ", t.state(b.state)}, span{fitText(b.name, 20), style}, span{" " + strings.Join(b.notes, "  "), t.faint})
+	}
+}
 
 // whole is the picture of everything: scheduler and controllers left of the API
 // server, etcd right of it, the nodes below, with the connections between.
@@ -171,8 +200,11 @@ func (p *mapPane) etcdBox(x, y, w int) box {
 func (p *mapPane) nodeBoxes(s tcell.Screen, x, y, w, h, trunk int) {
 	t := p.app.theme
 	const width = 26
-	perRow := max((w+2)/(width+2), 1)
-	rowsFit := max((h-1)/(boxHeight+1), 1)
+	perRow, step := max((w+2)/(width+2), 1), boxHeight+1
+	if rows := (len(p.now.nodes) + perRow - 1) / perRow; rows*step > h {
+		step-- // rather close together than left out
+	}
+	rowsFit := max((h-1)/step, 1)
 	shown := min(len(p.now.nodes), perRow*rowsFit)
 	if shown == 0 {
 		return
@@ -181,7 +213,7 @@ func (p *mapPane) nodeBoxes(s tcell.Screen, x, y, w, h, trunk int) {
 	left := x + (w-used)/2
 	var ends []int
 	for i, n := range p.now.nodes[:shown] {
-		bx, by := left+(i%perRow)*(width+2), y+1+(i/perRow)*(boxHeight+1)
+		bx, by := left+(i%perRow)*(width+2), y+1+(i/perRow)*step
 		if i < perRow {
 			ends = append(ends, bx+width/2)
 		}
@@ -215,19 +247,26 @@ func dots(pods []gridRow, width int) string {
 // etcd is the close-up of the store: a box a member, with its raft state.
 func (p *mapPane) etcd(s tcell.Screen, x, y, w, h int) {
 	t, say := p.app.theme, p.app.words.say
-	const width, height = 44, 12
-	perRow := max((w+3)/(width+3), 1)
+	width := min(44, w)
+	perRow := (w + 3) / (width + 3)
+	rows := max((len(p.now.etcd)+perRow-1)/perRow, 1)
+	height := max(min((h-1)/rows-1, 12), min(h-1, 5))
+	first := max(p.at/perRow-max((h-1)/(height+1), 1)+1, 0) // row on screen
 	for i, m := range p.now.etcd {
-		bx, by := x+(i%perRow)*(width+3), y+1+(i/perRow)*(height+1)
+		bx, by := x+(i%perRow)*(width+3), y+1+(i/perRow-first)*(height+1)
+		if i/perRow < first || by+height > y+h {
+			p.boxes = append(p.boxes, box{name: m.Name})
+			continue
+		}
 		if i > 0 && i%perRow > 0 {
 			drawText(s, bx-3, by+3, 3, raftArrow(p.now.etcd[i-1], m), t.border)
 		}
-		notes := []string{fmt.Sprintf("id        %s", m.ID), fmt.Sprintf("term      %d", m.Term), fmt.Sprintf("committed %d", m.Index),
+		notes := []string{fmt.Sprintf("term      %d", m.Term), fmt.Sprintf("committed %d", m.Index),
 			fmt.Sprintf("applied   %d  (%d behind)", m.Applied, m.Index-min(m.Applied, m.Index)), fmt.Sprintf("revision  %d", m.Revision),
 			fmt.Sprintf("writes    %.1f/s", m.rate), fmt.Sprintf("database  %s, %s in use", bytesText(m.Size), bytesText(m.InUse)),
-			fmt.Sprintf("quota     %s %s", bytesText(m.Quota), gauge(m.Size, m.Quota, 14)), "peers     " + m.PeerURL, "clients   " + m.ClientURL}
+			fmt.Sprintf("quota     %s %s", bytesText(m.Quota), gauge(m.Size, m.Quota, 14)), fmt.Sprintf("id        %s", m.ID), "peers     " + m.PeerURL, "clients   " + m.ClientURL}
 		if m.Error != "" {
-			notes = append(wrapWords(m.Error, width-4), "peers     "+m.PeerURL, "clients   "+m.ClientURL)
+			notes = append(wrapText(m.Error, width-4), "peers     "+m.PeerURL, "clients   "+m.ClientURL)
 		}
 		p.boxes = append(p.boxes, box{name: m.Name, role: say(m.role()), notes: notes, state: m.state(), x: bx, y: by, w: width, h: height})
 	}
@@ -279,6 +318,12 @@ func (p *mapPane) node(s tcell.Screen, x, y, w, h int) {
 			facts = append(facts, padText(strings.ToLower(c.name), 18)+" "+node.cells[i])
 		}
 	}
+	if w < 60 || h < 14 {
+		c := cursor{s: s, x: x, y: y, w: w, end: y + h}
+		c.line(span{glyphOf(node.state) + " " + node.row.Name, t.state(node.state)}, span{"  " + strings.Join(node.cells[1:], "  "), t.faint})
+		p.podLines(&c)
+		return
+	}
 	side := max(min(w/2-2, 56), 30)
 	p.boxes = append(p.boxes, box{name: "kubelet", role: node.row.Name, notes: facts, state: node.state, x: x, y: y, w: side, h: min(len(facts)+2, h-8)})
 	b := p.boxes[0]
@@ -291,6 +336,12 @@ func (p *mapPane) node(s tcell.Screen, x, y, w, h int) {
 	arrow(s, x+side, proxy+1, 4, "", t.border)
 	arrow(s, x+side, run+1, 4, "", t.border)
 	c := cursor{s: s, x: x + side + 5, y: y + 3, w: w - side - 5, end: y + h}
+	p.podLines(&c)
+}
+
+// podLines list a node's pods.
+func (p *mapPane) podLines(c *cursor) {
+	t := p.app.theme
 	c.line(span{"pods", t.head}, span{fmt.Sprintf("  %d", len(p.pods[p.closeUp])), t.faint})
 	for _, r := range p.pods[p.closeUp] {
 		c.line(span{" " + glyphOf(r.state) + " " + r.row.Namespace + "/" + r.row.Name, t.state(r.state)})
@@ -315,7 +366,7 @@ func drawBox(s tcell.Screen, t *theme, b box, chosen bool) {
 		drawText(s, b.x, b.y+i, 1, "│", style)
 		drawText(s, b.x+b.w-1, b.y+i, 1, "│", style)
 		if i-1 < len(b.notes) {
-			drawText(s, b.x+2, b.y+i, b.w-4, b.notes[i-1], t.faint)
+			drawFit(s, b.x+2, b.y+i, b.w-4, b.notes[i-1], false, t.faint)
 		}
 	}
 	drawText(s, b.x, b.y+b.h-1, b.w, "└"+strings.Repeat("─", b.w-2)+"┘", style)

@@ -125,7 +125,7 @@ func TestDeltasAndBreaks(t *testing.T) {
 
 func TestSelectionStaysOnItsObject(t *testing.T) {
 	m := podModel()
-	g := newGrid(newTheme(true))
+	g := newGrid(plainTheme())
 	g.set(m.snapshot(testNow))
 	g.move(2)
 	if r := g.current(); r.row.Name != "web-9" {
@@ -260,7 +260,7 @@ func TestKeysDoNotClash(t *testing.T) {
 			t.Errorf("key %s of %s names no action: %s", b.key, b.scope, b.action)
 		}
 	}
-	a := &app{config: Config{}, theme: newTheme(true)}
+	a := &app{config: Config{}, theme: plainTheme()}
 	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}}
 	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "configmaps"}, kind{plural: "persistentvolumeclaims"}, kind{plural: "cronjobs", group: "batch"},
 		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {

@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
@@ -112,27 +113,68 @@ func highlight(spans []span, find *regexp.Regexp, style tcell.Style) []span {
 	return out
 }
 
-// wrapSpans breaks a line into rows of w cells; an empty line is one row.
+// wrapSpans breaks a line into rows of w cells, between words if there are any;
+// an empty line is one row. Rows after the first begin where its text does.
 func wrapSpans(spans []span, w int) [][]span {
 	rows := [][]span{nil}
-	used := 0
+	used, indent := 0, hang(spans, w)
 	for _, sp := range spans {
 		text := sp.text
 		for text != "" {
 			fits := cutText(text, w-used)
+			if at := strings.LastIndexByte(fits, ' '); len(fits) < len(text) && at >= len(fits)/2 && text[len(fits)] != ' ' {
+				fits = fits[:at+1]
+			}
 			if fits == "" {
-				if used == 0 { // one character wider than the row
+				if used == 0 || used == indent { // one character wider than the row
 					break
 				}
-				rows, used = append(rows, nil), 0
+				var row []span
+				if indent > 0 {
+					row = []span{{strings.Repeat(" ", indent), sp.style}}
+				}
+				rows, used = append(rows, row), indent
+				text = strings.TrimLeft(text, " ")
 				continue
 			}
 			rows[len(rows)-1] = append(rows[len(rows)-1], span{fits, sp.style})
 			used += textWidth(fits)
-			text = text[len(fits):]
+			if text = text[len(fits):]; text != "" {
+				used = w // the row is full
+			}
 		}
 	}
 	return rows
+}
+
+// wrapText breaks a text of one line.
+func wrapText(text string, w int) []string {
+	var out []string
+	for _, row := range wrapSpans([]span{{text: oneLine(text)}}, max(w, 1)) {
+		line := ""
+		for _, sp := range row {
+			line += sp.text
+		}
+		out = append(out, strings.TrimRight(line, " "))
+	}
+	return out
+}
+
+// hang is the column at which a line's text begins: behind its last gap of three
+// spaces within the first half, or else behind its indentation.
+func hang(spans []span, w int) int {
+	text := ""
+	for _, sp := range spans {
+		text += sp.text
+	}
+	if textWidth(text) <= w {
+		return 0
+	}
+	head := cutText(text, w*3/5)
+	if at := strings.LastIndex(head, "   "); at >= 0 && strings.TrimLeft(head[at:], " ") != "" {
+		return textWidth(head) - textWidth(strings.TrimLeft(head[at:], " "))
+	}
+	return textWidth(head) - textWidth(strings.TrimLeft(head, " "))
 }
 
 // skipSpans leaves out the first n cells.

@@ -21,7 +21,7 @@ type prompt struct {
 
 func newPrompt(a *app) *prompt {
 	p := &prompt{InputField: tview.NewInputField(), app: a}
-	p.SetFieldBackgroundColor(tcell.ColorDefault).SetLabelStyle(a.theme.key).SetFieldStyle(a.theme.strong)
+	p.dress()
 	p.SetBorder(false)
 	p.SetChangedFunc(func(line string) {
 		p.rest = ""
@@ -41,6 +41,10 @@ func newPrompt(a *app) *prompt {
 		}
 	})
 	return p
+}
+
+func (p *prompt) dress() {
+	p.SetLabelStyle(p.app.theme.key).SetFieldStyle(p.app.theme.strong)
 }
 
 // ask opens the prompt; what is answered goes into the history, which the arrows

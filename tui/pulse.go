@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,32 +61,53 @@ func (p *pulse) Draw(s tcell.Screen) {
 	p.DrawForSubclass(s, p)
 	x, y, w, h := p.GetInnerRect()
 	t, say := p.app.theme, p.app.words.say
-	title := " pulse "
-	_, by, bw, _ := p.GetRect()
-	drawText(s, x+(bw-len(title))/2, by, bw, title, t.title)
+	drawTitle(s, p.Box, t, "pulse")
 	c := cursor{s: s, x: x + 1, y: y, w: w - 2, end: y + h}
-	c.line(span{say("Control plane"), t.head})
-	for _, part := range p.now.components {
-		c.line(span{" " + glyphOf(part.state) + " ", t.state(part.state)}, span{padText(part.name, 26), t.text}, span{part.note, t.faint})
+	components, etcd, counts, brief := p.now.components, p.now.etcd, p.now.counts, 0
+	lines := func() int { return len(components) + len(etcd) + len(counts) + 6 }
+	room := max(min(len(p.now.wrong), h/3), 3) // for what is wrong
+	if lines()+room > h {
+		brief = len(components) + len(etcd)
+		components = slices.DeleteFunc(slices.Clone(components), func(c part) bool { return c.state == api.StateOK && c.name != "kube-apiserver" })
+		etcd = slices.DeleteFunc(slices.Clone(etcd), func(m member) bool { return m.state() == api.StateOK })
+		counts = slices.DeleteFunc(slices.Clone(counts), func(n tally) bool {
+			return n.fault == nil && n.counts[api.StateOK]+n.counts[api.StateDone] == n.total && n.kind != "nodes" && n.kind != "pods"
+		})
 	}
-	for _, m := range p.now.etcd {
-		c.line(etcdLine(t, say, m)...)
+	if lines()+room <= h {
+		p.parts(&c, components, etcd, brief)
+		c.y++
+		c.line(span{say("Nodes"), t.head}, span{" · ", t.faint}, span{say("Workloads"), t.head})
+		for _, n := range counts {
+			p.tallyLine(&c, n)
+		}
+		c.y++
 	}
-	if p.now.etcdError != "" {
-		c.line(span{"   etcd: " + p.now.etcdError, t.faint})
-	}
-	c.y++
-	c.line(span{say("Nodes"), t.head}, span{" · ", t.faint}, span{say("Workloads"), t.head})
-	for _, n := range p.now.counts {
-		p.tallyLine(&c, n)
-	}
-	c.y++
 	head := []span{{say("What is wrong now"), t.head}, {fmt.Sprintf("  %d", len(p.now.wrong)), t.faint}}
 	if p.now.unread {
 		head = append(head, span{"  " + p.app.shared.Say("why.unread", nil), t.state(api.StateWarning)})
 	}
 	c.line(head...)
 	p.problems(&c)
+}
+
+// parts are the control plane's; if it is brief, those of brief that are not well.
+func (p *pulse) parts(c *cursor, components []part, etcd []member, brief int) {
+	t, say := p.app.theme, p.app.words.say
+	head := []span{{say("Control plane"), t.head}}
+	if well := brief - len(components) - len(etcd); well > 0 {
+		head = append(head, span{"  " + say("%d more are well", well), t.faint})
+	}
+	c.line(head...)
+	for _, part := range components {
+		c.line(span{" " + glyphOf(part.state) + " ", t.state(part.state)}, span{fitText(part.name, 26), t.text}, span{part.note, t.faint})
+	}
+	for _, m := range etcd {
+		c.line(etcdLine(t, say, m)...)
+	}
+	if p.now.etcdError != "" {
+		c.line(span{"   etcd: " + p.now.etcdError, t.faint})
+	}
 }
 
 func etcdLine(t *theme, say func(string, ...any) string, m member) []span {
@@ -104,27 +126,47 @@ func etcdLine(t *theme, say func(string, ...any) string, m member) []span {
 func (p *pulse) tallyLine(c *cursor, n tally) {
 	t := p.app.theme
 	if n.fault != nil {
-		c.line(span{padText(" "+n.kind, 27), t.text}, span{n.fault.Message, t.faint})
+		c.line(span{fitText(" "+n.kind, 24), t.text}, span{n.fault.Message, t.faint})
 		return
 	}
-	line := []span{{padText(" "+n.kind, 27), t.text}, {fmt.Sprintf("%5d  ", n.total), t.strong}}
-	const width = 24
+	line := []span{{fitText(" "+n.kind, 24), t.text}, {fmt.Sprintf("%5d  ", n.total), t.strong}}
 	order := []api.State{api.StateError, api.StateWarning, api.StateProgressing, api.StateTerminating, api.StateUnknown, api.StateOK, api.StateDone}
-	used := 0
-	for _, state := range order {
-		if k := n.counts[state]; k > 0 {
-			cells := max(k*width/n.total, 1)
-			line = append(line, span{strings.Repeat("█", cells), t.state(state)})
-			used += cells
-		}
+	width := max(min(c.w-64, 24), 8)
+	for i, cells := range shares(n.counts, order, width) {
+		line = append(line, span{strings.Repeat("█", cells), t.state(order[i])})
+		width -= cells
 	}
-	line = append(line, span{strings.Repeat(" ", max(width+3-used, 1)), t.text})
+	line = append(line, span{strings.Repeat(" ", width+2), t.text})
 	for _, state := range order {
 		if k := n.counts[state]; k > 0 {
 			line = append(line, span{fmt.Sprintf("%s %d  ", glyphOf(state), k), t.state(state)})
 		}
 	}
 	c.line(line...)
+}
+
+// shares are how many of so many cells each of the states gets: at least one, and
+// together all.
+func shares(counts map[api.State]int, order []api.State, cells int) []int {
+	out, total, most := make([]int, len(order)), 0, 0
+	for i, state := range order {
+		total += counts[state]
+		if counts[state] > counts[order[most]] {
+			most = i
+		}
+	}
+	if total == 0 {
+		return out
+	}
+	rest := cells
+	for i, state := range order {
+		if n := counts[state]; n > 0 {
+			out[i] = max(n*cells/total, 1)
+		}
+		rest -= out[i]
+	}
+	out[most] += rest
+	return out
 }
 
 func (p *pulse) problems(c *cursor) {
@@ -151,7 +193,7 @@ func (p *pulse) problems(c *cursor) {
 			number = fmt.Sprint(i + 1) // the key that opens it
 		}
 		about, text := p.tell(w)
-		c.line(span{number + " " + glyphOf(w.state) + " " + padText(w.kind, 14) + " " + padText(about, 28) + " " + text, style})
+		c.line(span{number + " " + glyphOf(w.state) + " " + fitText(w.kind, 14) + " " + fitText(about, 28) + " " + text, style})
 	}
 }
 

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -26,6 +27,10 @@ type Config struct {
 	// anything else English.
 	Language string
 	NoColor  bool
+	// Theme is one of themeNames; empty or "auto" is by the terminal's background.
+	Theme string
+	// ASCII is for terminals that show nothing else.
+	ASCII bool
 	// Editor is the command that edits a file; empty is an editor of the console's own.
 	Editor string
 	// Terminal is where the console is shown; nil is the process's own. Another is
@@ -38,8 +43,8 @@ type Config struct {
 	Term, ColorTerm string
 }
 
-// FromEnvironment fills in what the user's environment says: language, terminal
-// and editor.
+// FromEnvironment fills in what the user's environment says: language, terminal,
+// its colours and characters, and editor.
 func (c *Config) FromEnvironment(getenv func(string) string) {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -51,6 +56,10 @@ func (c *Config) FromEnvironment(getenv func(string) string) {
 	}
 	c.Language = first("LC_ALL", "LC_MESSAGES", "LANG")
 	c.NoColor = getenv("NO_COLOR") != ""
+	c.ASCII = c.ASCII || asciiOnly(first("LC_ALL", "LC_CTYPE", "LANG"), getenv("TERM"))
+	if (c.Theme == "" || c.Theme == themeAuto) && lightBackground(getenv("COLORFGBG")) {
+		c.Theme = "light"
+	}
 	c.Editor = first("KUBE_EDITOR", "VISUAL", "EDITOR")
 	c.Term, c.ColorTerm = getenv("TERM"), getenv("COLORTERM")
 }
@@ -58,6 +67,9 @@ func (c *Config) FromEnvironment(getenv func(string) string) {
 // Run shows the console until the user quits or ctx ends. An API server that is
 // away does not end it.
 func Run(ctx context.Context, cfg Config) error {
+	if _, ok := paletteOf(cfg.Theme); !ok {
+		return fmt.Errorf("theme: there is no %q; %s, %s", cfg.Theme, themeAuto, strings.Join(themeNames(), ", "))
+	}
 	under, err := cfg.screen()
 	if err != nil {
 		return err

@@ -7,9 +7,12 @@ import (
 // screen is a tcell.Screen that sends only what differs from what is on the
 // terminal. tview clears and redraws everything in each frame, and tcell marks
 // every such cell for sending; so tview draws into a buffer of ours, and Show
-// hands on the cells that are not as they were.
+// hands on the cells that are not as they were: in the theme's colours and,
+// where the terminal has no more, in ASCII.
 type screen struct {
 	tcell.Screen
+	theme *theme
+	ascii map[string]string
 	back  tcell.CellBuffer
 	front []shown
 	width int
@@ -22,7 +25,7 @@ type shown struct {
 	style tcell.Style
 }
 
-func newScreen(under tcell.Screen) *screen { return &screen{Screen: under} }
+func newScreen(under tcell.Screen) *screen { return &screen{Screen: under, theme: plainTheme()} }
 
 // Init implements tcell.Screen.
 func (s *screen) Init() error {
@@ -64,7 +67,16 @@ func (s *screen) Fill(r rune, style tcell.Style) { s.fit(); s.back.Fill(r, style
 
 // Put implements tcell.Screen.
 func (s *screen) Put(x, y int, text string, style tcell.Style) (string, int) {
-	return s.back.Put(x, y, text, style)
+	if x > 0 {
+		if _, was, width := s.back.Get(x-1, y); width == 2 { // no half of a wide character stays
+			s.back.Put(x-1, y, " ", was)
+		}
+	}
+	rest, width := s.back.Put(x, y, text, style)
+	if width == 2 {
+		s.back.Put(x+1, y, " ", style) // nor what was under its other half
+	}
+	return rest, width
 }
 
 // PutStr implements tcell.Screen.
@@ -73,7 +85,7 @@ func (s *screen) PutStr(x, y int, text string) { s.PutStrStyled(x, y, text, tcel
 // PutStrStyled implements tcell.Screen.
 func (s *screen) PutStrStyled(x, y int, text string, style tcell.Style) {
 	for w := 0; text != "" && x < s.width; x += w {
-		text, w = s.back.Put(x, y, text, style)
+		text, w = s.Put(x, y, text, style)
 		if w == 0 {
 			return
 		}
@@ -82,16 +94,16 @@ func (s *screen) PutStrStyled(x, y int, text string, style tcell.Style) {
 
 // SetCell implements tcell.Screen.
 func (s *screen) SetCell(x, y int, style tcell.Style, ch ...rune) {
-	s.back.Put(x, y, string(ch), style)
+	s.Put(x, y, string(ch), style)
 }
 
 // SetContent implements tcell.Screen.
 func (s *screen) SetContent(x, y int, primary rune, combining []rune, style tcell.Style) {
 	if len(combining) == 0 && primary < 0x80 {
-		s.back.Put(x, y, asciiText[primary&0x7f], style)
+		s.Put(x, y, asciiText[primary&0x7f], style)
 		return
 	}
-	s.back.Put(x, y, string(append([]rune{primary}, combining...)), style)
+	s.Put(x, y, string(append([]rune{primary}, combining...)), style)
 }
 
 // Get implements tcell.Screen.
@@ -114,7 +126,10 @@ func (s *screen) Show() {
 			now := shown{text, style}
 			if at := y*w + x; s.front[at] != now || (width == 2 && x+1 < w && s.front[at+1].text != "") {
 				s.front[at] = now
-				s.Screen.Put(x, y, text, style)
+				if plain, ok := s.ascii[text]; ok {
+					text = plain
+				}
+				s.Screen.Put(x, y, text, s.theme.dress(style))
 				if width == 2 && x+1 < w {
 					s.front[at+1] = shown{}
 				}

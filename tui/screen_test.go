@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -34,13 +35,24 @@ type fakeFeed struct {
 	link  client.Link
 	open  map[string]func(api.Tell)
 	views []api.View
+	// tables has what the views of a resource are told instead of the pods.
+	tables map[string][]api.Tell
 }
 
 func (f *fakeFeed) Open(v api.View, tell func(api.Tell)) func() {
 	f.mu.Lock()
 	f.open[v.Resource] = tell
 	f.views = append(f.views, v)
+	tells, told := f.tables[v.Resource]
 	f.mu.Unlock()
+	for _, m := range tells {
+		if m.Type == "object" == (v.Name != "") {
+			tell(m)
+		}
+	}
+	if told {
+		return func() {}
+	}
 	tell(api.Tell{Type: "columns", Columns: podColumns()})
 	rows := []api.Row{podRow("shop", "web-9", "Running", api.StateOK), podRow("shop", "節點-測試", "Running", api.StateOK),
 		podRow("data", "db-0", "CrashLoopBackOff", api.StateError), podRow("data", "app[red]x", "Terminating", api.StateTerminating)}
@@ -62,12 +74,21 @@ type show struct {
 	screen tcell.SimulationScreen
 	feed   *fakeFeed
 	app    *app
+
+	colours int // of the terminal; 0 is 256
 }
 
 func newShow(t *testing.T, cfg Config, w, h int, changes ...func(*app)) *show {
 	t.Helper()
+	s := makeShow(t, cfg, changes...)
+	s.run(w, h)
+	return s
+}
+
+// makeShow prepares a console that is not yet run.
+func makeShow(t *testing.T, cfg Config, changes ...func(*app)) *show {
+	t.Helper()
 	cfg.REST = &rest.Config{Host: "https://cluster.example:6443"}
-	cfg.NoColor = true
 	kube := fake.NewClientset()
 	kube.PrependReactor("create", "selfsubjectaccessreviews", func(kubetesting.Action) (bool, runtime.Object, error) {
 		return true, &authzv1.SelfSubjectAccessReview{}, nil // nothing is allowed
@@ -89,23 +110,30 @@ func newShow(t *testing.T, cfg Config, w, h int, changes ...func(*app)) *show {
 		change(s.app)
 	}
 	s.app.now = func() time.Time { return testNow }
+	return s
+}
+
+func (s *show) run(w, h int) {
+	t := s.t
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	sized := &sizedScreen{SimulationScreen: s.screen, w: w, h: h}
+	sized := &sizedScreen{SimulationScreen: s.screen, w: w, h: h, colours: cmp.Or(s.colours, 256)}
 	work.Go(func() {
 		if err := s.app.run(ctx, sized); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	})
 	t.Cleanup(func() { cancel(); work.Wait() })
-	return s
 }
 
 // sizedScreen has its size before the first draw.
 type sizedScreen struct {
 	tcell.SimulationScreen
-	w, h int
+	w, h    int
+	colours int
 }
+
+func (s *sizedScreen) Colors() int { return s.colours }
 
 func (s *sizedScreen) Init() error {
 	err := s.SimulationScreen.Init()
@@ -187,6 +215,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
 	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}

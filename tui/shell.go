@@ -163,7 +163,7 @@ func (a *app) editText(t target, original, text string) {
 			}
 			a.fail(err)
 			again := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n" + dropComments(edited)
-			a.question(question{title: "edit " + t.String(), text: append(wrapWords(err.Error(), 64), ""), yes: "edit", do: func(string) { a.editText(t, original, again) }})
+			a.question(question{title: "edit " + t.String(), text: append(wrapText(err.Error(), 64), ""), yes: "edit", do: func(string) { a.editText(t, original, again) }})
 		}
 	})
 }
@@ -213,20 +213,4 @@ func runEditor(editor, pattern, text string) (string, error) {
 	}
 	data, err := os.ReadFile(f.Name())
 	return string(data), err
-}
-
-// wrapWords breaks a text for a dialog.
-func wrapWords(text string, width int) []string {
-	var out []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && textWidth(line)+1+textWidth(word) > width {
-			out, line = append(out, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(out, line)
 }

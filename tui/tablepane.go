@@ -108,27 +108,29 @@ func (t *tablePane) refresh(now time.Time) {
 	t.set(t.model.snapshot(now))
 	t.SetTitle("")
 	s := t.snap
-	t.empty = ""
+	say := t.app.words.say
+	t.empty, t.emptyStyle = "", t.theme.faint
 	switch {
 	case s.fault != nil:
-		t.empty = s.fault.Message
+		t.empty, t.emptyStyle = glyphOf(api.StateError)+" "+s.fault.Message, t.theme.state(api.StateError)
 	case s.loading:
-		t.empty = t.app.words.say("loading…")
+		t.empty = say("loading…")
+	case len(s.rows) == 0 && s.total > 0 && t.model.wanted().filter == "":
+		t.empty = say("nothing here is amiss")
 	case len(s.rows) == 0 && s.total > 0:
-		t.empty = t.app.words.say("nothing matches the filter; Esc clears it")
+		t.empty = say("nothing matches the filter; Esc clears it")
+	case len(s.rows) == 0 && t.kind.namespaced && t.parent == nil && t.in() != "":
+		t.empty = say("there are none in %s; 0 looks in all namespaces", t.in())
 	case len(s.rows) == 0:
-		t.empty = t.app.words.say("there are none")
+		t.empty = say("there are none")
 	}
 }
 
 // Draw implements tview.Primitive: the grid, with a title on its border.
 func (t *tablePane) Draw(s tcell.Screen) {
 	t.grid.Draw(s)
-	x, y, w, _ := t.GetRect()
-	title := t.title()
-	at := x + max((w-textWidth(title))/2, 1)
-	drawText(s, at, y, w-2, title, t.theme.title)
-	t.tally(s, x, y, w)
+	drawTitle(s, t.Box, t.theme, t.title())
+	t.tally(s)
 }
 
 func (t *tablePane) title() string {
@@ -147,7 +149,10 @@ func (t *tablePane) title() string {
 	if len(t.snap.rows) != t.snap.total {
 		n += "/" + fmt.Sprint(t.snap.total)
 	}
-	title := " " + name + "[" + n + "]"
+	if t.snap.loading {
+		n = "…"
+	}
+	title := name + "[" + n + "]"
 	want := t.model.wanted()
 	if want.filter != "" {
 		title += " /" + want.filter
@@ -161,18 +166,20 @@ func (t *tablePane) title() string {
 	if want.faultsOnly {
 		title += " " + t.app.words.say("faults only")
 	}
-	return title + " "
+	return title
 }
 
 // tally shows at the right of the bottom border how many rows are in which
 // state that needs a look.
-func (t *tablePane) tally(s tcell.Screen, x, y, w int) {
-	_, _, _, h := t.GetRect()
+func (t *tablePane) tally(s tcell.Screen) {
+	x, y, w, h := t.GetRect()
 	at := x + w - 2
 	for _, state := range []api.State{api.StateError, api.StateWarning, api.StateProgressing, api.StateTerminating, api.StateUnknown} {
 		if n := t.snap.counts[state]; n > 0 {
 			text := fmt.Sprintf(" %s %d ", glyphOf(state), n)
-			at -= textWidth(text)
+			if at -= textWidth(text); at <= x {
+				return
+			}
 			drawText(s, at, y+h-1, textWidth(text), text, t.theme.state(state))
 		}
 	}

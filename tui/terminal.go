@@ -125,12 +125,11 @@ func (c *Config) terminalKind() (*terminfo.Terminfo, error) {
 	return &kind, nil
 }
 
-// plainStyles are tview's, for all consoles of the process: backgrounds are the
-// terminal's, and the border of what has the focus, which tview draws double, is
+// plainStyles are tview's, for all consoles of the process: colours are left to
+// each one's theme, and the border of what has the focus, which tview draws double, is
 // told by its colour.
 var plainStyles = sync.OnceFunc(func() {
-	tview.Styles.PrimitiveBackgroundColor = tcell.ColorDefault
-	tview.Styles.ContrastBackgroundColor = tcell.ColorDefault
+	tview.Styles = tview.Theme{} // of ColorDefault
 	b := &tview.Borders
 	b.HorizontalFocus, b.VerticalFocus = b.Horizontal, b.Vertical
 	b.TopLeftFocus, b.TopRightFocus, b.BottomLeftFocus, b.BottomRightFocus = b.TopLeft, b.TopRight, b.BottomLeft, b.BottomRight

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
 	"github.com/rivo/uniseg"
 )
 
@@ -42,7 +43,7 @@ func drawFit(s tcell.Screen, x, y, width int, text string, right bool, style tce
 	}
 	w := textWidth(text)
 	if w > width {
-		text, w = cutText(text, width-1)+"…", 0
+		text = cutText(text, width-1) + "…"
 		w = textWidth(text)
 	}
 	left := 0
@@ -89,6 +90,22 @@ func cutText(text string, width int) string {
 		used, rest = used+w, next
 	}
 	return text[:len(text)-len(rest)]
+}
+
+// fitText is text in exactly width cells, cut with an ellipsis if it is longer.
+func fitText(text string, width int) string {
+	if textWidth(text) > width {
+		text = cutText(text, width-1) + "…"
+	}
+	return padText(text, width)
+}
+
+// drawTitle writes a title into the middle of the upper border of a pane.
+func drawTitle(s tcell.Screen, b *tview.Box, t *theme, title string) {
+	x, y, w, _ := b.GetRect()
+	title = " " + title + " "
+	wide := min(textWidth(title), w-4)
+	drawFit(s, x+(w-wide)/2, y, wide, title, false, t.title)
 }
 
 func padText(text string, width int) string {

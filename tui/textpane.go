@@ -91,15 +91,14 @@ func (t *textPane) setFilter(text string) {
 // Draw implements tview.Primitive.
 func (t *textPane) Draw(s tcell.Screen) {
 	t.pager.Draw(s)
-	x, y, w, _ := t.GetRect()
 	if _, _, inner, _ := t.GetInnerRect(); t.width.Swap(int64(inner)) != int64(inner) {
 		t.loaded = time.Time{} // what is loaded again is at once
 	}
-	title := " " + t.name + " "
+	title := t.name
 	if t.typed != "" {
-		title += "/" + t.typed + " "
+		title += " /" + t.typed
 	}
-	drawText(s, x+max((w-textWidth(title))/2, 1), y, w-2, title, t.app.theme.title)
+	drawTitle(s, t.Box, t.theme, title)
 }
 
 // paintYAML colours the keys of a line of YAML.
@@ -176,7 +175,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 		if n := act.name[len(act.name)-1]; n >= '2' && n <= '9' {
 			continue // one stands for all nine
 		}
-		line := fmt.Sprintf("  %-22s %-20s %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
+		line := fmt.Sprintf("  %-20s %-18s   %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
 		why := a.refuses(act, p)
 		if why == "" && act.verb != "" && on != nil {
 			why = a.rights.refusal(ctx, a.cluster, act, *on)
@@ -193,7 +192,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 	head := []string{"", "  " + a.words.say("Keys and commands of %s", p.crumb()), ""}
 	views := []string{"", "  " + a.words.say("Views"), ""}
 	for _, s := range scenes() {
-		views = append(views, fmt.Sprintf("  %-43s %s", ":"+strings.Join(s.words, ", :"), a.words.say(s.help)))
+		views = append(views, fmt.Sprintf("  %-39s   %s", ":"+strings.Join(s.words, ", :"), a.words.say(s.help)))
 	}
 	tail := []string{"", "  " + a.words.say("Not here"), ""}
 	return slices.Concat(head, out, views, tail, others)

@@ -89,5 +89,6 @@ func chineseHelp() map[string]string {
 		"with timestamps": "顯示時間戳記",
 		"work in this namespace, or in the marked ones": "使用此命名空間，或標記的命名空間",
 		"wrap long lines": "長行換行",
+		"another theme: dark, light, high-contrast, deuteranopia": "更換佈景主題：dark、light、high-contrast、deuteranopia",
 	}
 }
