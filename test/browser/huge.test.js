@@ -60,7 +60,7 @@ function keepDoing(rate, act) {
   }
 }
 
-const count = (page) => page.evaluate(() => Number(document.querySelector('[data-count]').textContent))
+const count = (page) => page.evaluate(() => Number(document.querySelector('[data-count]')?.textContent ?? 0))
 /** cost is how much of a core the page's own thread needs, and its longest task, for a while. */
 async function cost(page, ms) {
   const cdp = await page.context().newCDPSession(page)

@@ -38,7 +38,7 @@ function quantity(c: Cell): number | undefined {
 
 const isNothing = (c: Cell | undefined): boolean => c === null || c === undefined || (typeof c === 'string' && nothing.has(c))
 
-const byName = (a: Row, b: Row): number => collator.compare(a.ns ?? '', b.ns ?? '') || collator.compare(a.name, b.name)
+export const byName = (a: Row, b: Row): number => collator.compare(a.ns ?? '', b.ns ?? '') || collator.compare(a.name, b.name)
 
 /** compareRows makes the comparison of an order; ties go by namespace and name. */
 export function compareRows(order: Order | null, columns: Column[]): (a: Row, b: Row) => number {

@@ -1,3 +1,4 @@
+import { byName } from '../lib/sort'
 import type { ClusterMap, Column, EtcdMember, KubeObject, Row, State } from '../stream/types'
 
 /** What the map knows of one part of the cluster. */
@@ -132,7 +133,7 @@ export function buildModel(f: Facts): Model {
       runtime: on('runtime', up === 'ok' ? 'ok' : 'unknown', runtime),
     }
   })
-  nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane) || a.name.localeCompare(b.name, 'en', { numeric: true }))
+  nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane) || byName(a.row, b.row))
 
   return {
     apiserver, etcd, members, nodes,
