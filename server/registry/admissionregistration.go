@@ -9,38 +9,28 @@ import (
 func admissionregistrationKinds() []*Kind {
 	gv := admissionv1.SchemeGroupVersion
 	in := []string{"api-extensions"}
-	policy := halves[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicySpec, admissionv1.ValidatingAdmissionPolicyStatus]{
-		spec: func(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.ValidatingAdmissionPolicySpec {
-			return &p.Spec
-		},
-		status: func(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.ValidatingAdmissionPolicyStatus {
-			return &p.Status
-		},
-		counted: true,
-	}
+	policy := halves[admissionv1.ValidatingAdmissionPolicy]{counted: true}
 	return []*Kind{
 		kind[admissionv1.MutatingAdmissionPolicy, admissionv1.MutatingAdmissionPolicyList]{
 			Plural: "mutatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyColumns("Mutations", "How many changes."), Row: mutatingPolicyRow,
 			Default:  api.DefaultMutatingPolicy,
 			Validate: validateMutatingPolicy,
-			Prepare:  counted(func(p *admissionv1.MutatingAdmissionPolicy) *admissionv1.MutatingAdmissionPolicySpec { return &p.Spec }),
+			Prepare:  counted[admissionv1.MutatingAdmissionPolicy](),
 		}.erase(gv),
 		kind[admissionv1.MutatingAdmissionPolicyBinding, admissionv1.MutatingAdmissionPolicyBindingList]{
 			Plural: "mutatingadmissionpolicybindings", Cluster: true, In: in, NeedsRevision: true,
 			Columns: policyBindingColumns(), Row: mutatingBindingRow,
 			Default:  api.DefaultMutatingPolicyBinding,
 			Validate: api.ValidateMutatingPolicyBinding,
-			Prepare: counted(func(b *admissionv1.MutatingAdmissionPolicyBinding) *admissionv1.MutatingAdmissionPolicyBindingSpec {
-				return &b.Spec
-			}),
+			Prepare:  counted[admissionv1.MutatingAdmissionPolicyBinding](),
 		}.erase(gv),
 		kind[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList]{
 			Plural: "mutatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
 			Validate: validateMutatingWebhooks,
 			Columns:  webhookColumns(), Row: mutatingWebhooksRow,
 			Default: api.DefaultMutatingWebhooks,
-			Prepare: countedExactly(func(c *admissionv1.MutatingWebhookConfiguration) *[]admissionv1.MutatingWebhook { return &c.Webhooks }),
+			Prepare: halves[admissionv1.MutatingWebhookConfiguration]{spec: "Webhooks", counted: true, exactly: true}.prepare,
 		}.erase(gv),
 		kind[admissionv1.ValidatingAdmissionPolicy, admissionv1.ValidatingAdmissionPolicyList]{
 			Plural: "validatingadmissionpolicies", Cluster: true, In: in, NeedsRevision: true,
@@ -55,18 +45,14 @@ func admissionregistrationKinds() []*Kind {
 			Columns: policyBindingColumns(), Row: validatingBindingRow,
 			Default:  api.DefaultValidatingPolicyBinding,
 			Validate: api.ValidateValidatingPolicyBinding,
-			Prepare: counted(func(b *admissionv1.ValidatingAdmissionPolicyBinding) *admissionv1.ValidatingAdmissionPolicyBindingSpec {
-				return &b.Spec
-			}),
+			Prepare:  counted[admissionv1.ValidatingAdmissionPolicyBinding](),
 		}.erase(gv),
 		kind[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList]{
 			Plural: "validatingwebhookconfigurations", Cluster: true, In: in, NeedsRevision: true,
 			Validate: validateValidatingWebhooks,
 			Columns:  webhookColumns(), Row: validatingWebhooksRow,
 			Default: api.DefaultValidatingWebhooks,
-			Prepare: countedExactly(func(c *admissionv1.ValidatingWebhookConfiguration) *[]admissionv1.ValidatingWebhook {
-				return &c.Webhooks
-			}),
+			Prepare: halves[admissionv1.ValidatingWebhookConfiguration]{spec: "Webhooks", counted: true, exactly: true}.prepare,
 		}.erase(gv),
 	}
 }

@@ -7,10 +7,7 @@ import (
 )
 
 func apiregistrationKinds() []*Kind {
-	parts := halves[api.APIService, api.APIServiceSpec, api.APIServiceStatus]{
-		spec:   func(a *api.APIService) *api.APIServiceSpec { return &a.Spec },
-		status: func(a *api.APIService) *api.APIServiceStatus { return &a.Status },
-	}
+	parts := halves[api.APIService]{}
 	return []*Kind{kind[api.APIService, api.APIServiceList]{
 		Plural: "apiservices", Cluster: true, In: []string{"api-extensions"},
 		Validate: api.ValidateAPIService,

@@ -24,11 +24,7 @@ func appsKinds() []*Kind {
 }
 
 func deploymentKind(gv schema.GroupVersion) *Kind {
-	parts := halves[appsv1.Deployment, appsv1.DeploymentSpec, appsv1.DeploymentStatus]{
-		spec:    func(d *appsv1.Deployment) *appsv1.DeploymentSpec { return &d.Spec },
-		status:  func(d *appsv1.Deployment) *appsv1.DeploymentStatus { return &d.Status },
-		counted: true,
-	}
+	parts := halves[appsv1.Deployment]{counted: true}
 	return kind[appsv1.Deployment, appsv1.DeploymentList]{
 		Plural: "deployments", Short: []string{"deploy"}, In: []string{"all"},
 		Validate: api.ValidateDeployment, Warn: api.WarnDeployment,
@@ -43,21 +39,13 @@ func deploymentKind(gv schema.GroupVersion) *Kind {
 		},
 		Sub: Sub{
 			"status": parts.sub(api.ValidateDeploymentStatus, func(d, old *appsv1.Deployment) { d.Labels = old.Labels }).resetting("spec", "metadata.labels"),
-			"scale": scale(scaleParts[appsv1.Deployment]{
-				replicas: func(d *appsv1.Deployment) **int32 { return &d.Spec.Replicas },
-				status:   func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
-				selector: func(d *appsv1.Deployment) (string, error) { return selectorText(d.Spec.Selector) },
-			}),
+			"scale":  scale(func(d *appsv1.Deployment) (string, error) { return selectorText(d.Spec.Selector) }),
 		},
 	}.erase(gv)
 }
 
 func replicaSetKind(gv schema.GroupVersion) *Kind {
-	parts := halves[appsv1.ReplicaSet, appsv1.ReplicaSetSpec, appsv1.ReplicaSetStatus]{
-		spec:    func(r *appsv1.ReplicaSet) *appsv1.ReplicaSetSpec { return &r.Spec },
-		status:  func(r *appsv1.ReplicaSet) *appsv1.ReplicaSetStatus { return &r.Status },
-		counted: true,
-	}
+	parts := halves[appsv1.ReplicaSet]{counted: true}
 	return kind[appsv1.ReplicaSet, appsv1.ReplicaSetList]{
 		Plural: "replicasets", Short: []string{"rs"}, In: []string{"all"},
 		Validate: api.ValidateReplicaSet, Warn: api.WarnReplicaSet,
@@ -66,21 +54,13 @@ func replicaSetKind(gv schema.GroupVersion) *Kind {
 		Prepare: parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(api.ValidateReplicaSetStatus),
-			"scale": scale(scaleParts[appsv1.ReplicaSet]{
-				replicas: func(r *appsv1.ReplicaSet) **int32 { return &r.Spec.Replicas },
-				status:   func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
-				selector: func(r *appsv1.ReplicaSet) (string, error) { return selectorText(r.Spec.Selector) },
-			}),
+			"scale":  scale(func(r *appsv1.ReplicaSet) (string, error) { return selectorText(r.Spec.Selector) }),
 		},
 	}.erase(gv)
 }
 
 func statefulSetKind(gv schema.GroupVersion) *Kind {
-	parts := halves[appsv1.StatefulSet, appsv1.StatefulSetSpec, appsv1.StatefulSetStatus]{
-		spec:    func(s *appsv1.StatefulSet) *appsv1.StatefulSetSpec { return &s.Spec },
-		status:  func(s *appsv1.StatefulSet) *appsv1.StatefulSetStatus { return &s.Status },
-		counted: true,
-	}
+	parts := halves[appsv1.StatefulSet]{counted: true}
 	return kind[appsv1.StatefulSet, appsv1.StatefulSetList]{
 		Plural: "statefulsets", Short: []string{"sts"}, In: []string{"all"},
 		Validate: api.ValidateStatefulSet, Warn: api.WarnStatefulSet,
@@ -91,21 +71,13 @@ func statefulSetKind(gv schema.GroupVersion) *Kind {
 		Prepare:   parts.prepare,
 		Sub: Sub{
 			"status": parts.sub(api.ValidateStatefulSetStatus),
-			"scale": scale(scaleParts[appsv1.StatefulSet]{
-				replicas: func(s *appsv1.StatefulSet) **int32 { return &s.Spec.Replicas },
-				status:   func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
-				selector: func(s *appsv1.StatefulSet) (string, error) { return selectorText(s.Spec.Selector) },
-			}),
+			"scale":  scale(func(s *appsv1.StatefulSet) (string, error) { return selectorText(s.Spec.Selector) }),
 		},
 	}.erase(gv)
 }
 
 func daemonSetKind(gv schema.GroupVersion) *Kind {
-	parts := halves[appsv1.DaemonSet, appsv1.DaemonSetSpec, appsv1.DaemonSetStatus]{
-		spec:    func(d *appsv1.DaemonSet) *appsv1.DaemonSetSpec { return &d.Spec },
-		status:  func(d *appsv1.DaemonSet) *appsv1.DaemonSetStatus { return &d.Status },
-		counted: true,
-	}
+	parts := halves[appsv1.DaemonSet]{counted: true}
 	return kind[appsv1.DaemonSet, appsv1.DaemonSetList]{
 		Plural: "daemonsets", Short: []string{"ds"}, In: []string{"all"},
 		Validate: api.ValidateDaemonSet, Warn: api.WarnDaemonSet,

@@ -11,11 +11,7 @@ import (
 type hpa = autoscalingv2.HorizontalPodAutoscaler
 
 func autoscalingV2() []*Kind {
-	parts := halves[hpa, autoscalingv2.HorizontalPodAutoscalerSpec, autoscalingv2.HorizontalPodAutoscalerStatus]{
-		spec:    func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerSpec { return &h.Spec },
-		status:  func(h *hpa) *autoscalingv2.HorizontalPodAutoscalerStatus { return &h.Status },
-		counted: true,
-	}
+	parts := halves[hpa]{counted: true}
 	return []*Kind{kind[hpa, autoscalingv2.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
 		Validate: api.ValidateHorizontalPodAutoscaler,
@@ -30,11 +26,7 @@ func autoscalingV2() []*Kind {
 // travels in annotations.
 func autoscalingV1(stored *Kind) []*Kind {
 	type old = autoscalingv1.HorizontalPodAutoscaler
-	parts := halves[old, autoscalingv1.HorizontalPodAutoscalerSpec, autoscalingv1.HorizontalPodAutoscalerStatus]{
-		spec:    func(h *old) *autoscalingv1.HorizontalPodAutoscalerSpec { return &h.Spec },
-		status:  func(h *old) *autoscalingv1.HorizontalPodAutoscalerStatus { return &h.Status },
-		counted: true,
-	}
+	parts := halves[old]{counted: true}
 	return []*Kind{kind[old, autoscalingv1.HorizontalPodAutoscalerList]{
 		Plural: "horizontalpodautoscalers", Short: []string{"hpa"}, In: []string{"all"},
 		Columns: hpaColumns(), Row: hpaV1Row,

@@ -16,11 +16,7 @@ func batchKinds() []*Kind {
 }
 
 func jobKind(gv schema.GroupVersion) *Kind {
-	parts := halves[batchv1.Job, batchv1.JobSpec, batchv1.JobStatus]{
-		spec:    func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec },
-		status:  func(j *batchv1.Job) *batchv1.JobStatus { return &j.Status },
-		counted: true,
-	}
+	parts := halves[batchv1.Job]{counted: true}
 	return kind[batchv1.Job, batchv1.JobList]{
 		Plural: "jobs", In: []string{"all"}, OrphanByDefault: true,
 		DeleteWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
@@ -84,11 +80,7 @@ func selectOwnPods(j *batchv1.Job) {
 }
 
 func cronJobKind(gv schema.GroupVersion) *Kind {
-	parts := halves[batchv1.CronJob, batchv1.CronJobSpec, batchv1.CronJobStatus]{
-		spec:    func(c *batchv1.CronJob) *batchv1.CronJobSpec { return &c.Spec },
-		status:  func(c *batchv1.CronJob) *batchv1.CronJobStatus { return &c.Status },
-		counted: true,
-	}
+	parts := halves[batchv1.CronJob]{counted: true}
 	return kind[batchv1.CronJob, batchv1.CronJobList]{
 		Plural: "cronjobs", Short: []string{"cj"}, In: []string{"all"},
 		Validate: api.ValidateCronJob, Warn: api.WarnCronJob,

@@ -31,10 +31,7 @@ func certificatesKinds() []*Kind {
 type csr = certificatesv1.CertificateSigningRequest
 
 func signingRequestKind(gv schema.GroupVersion) *Kind {
-	parts := halves[csr, certificatesv1.CertificateSigningRequestSpec, certificatesv1.CertificateSigningRequestStatus]{
-		spec:   func(r *csr) *certificatesv1.CertificateSigningRequestSpec { return &r.Spec },
-		status: func(r *csr) *certificatesv1.CertificateSigningRequestStatus { return &r.Status },
-	}
+	parts := halves[csr]{}
 	return kind[csr, certificatesv1.CertificateSigningRequestList]{
 		Plural: "certificatesigningrequests", Short: []string{"csr"}, Cluster: true,
 		Validate: api.ValidateSigningRequest,
@@ -121,10 +118,7 @@ func stampConditions(r, old *csr) {
 
 func podCertificateRequestKind(gv schema.GroupVersion) *Kind {
 	type request = certificatesv1.PodCertificateRequest
-	parts := halves[request, certificatesv1.PodCertificateRequestSpec, certificatesv1.PodCertificateRequestStatus]{
-		spec:   func(r *request) *certificatesv1.PodCertificateRequestSpec { return &r.Spec },
-		status: func(r *request) *certificatesv1.PodCertificateRequestStatus { return &r.Status },
-	}
+	parts := halves[request]{}
 	return kind[request, certificatesv1.PodCertificateRequestList]{
 		Plural: "podcertificaterequests", NeedsRevision: true,
 		Columns: podCertificateColumns(), Row: podCertificateRow,

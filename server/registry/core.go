@@ -114,10 +114,7 @@ func prepareNamespace(ns, old *corev1.Namespace) {
 }
 
 func resourceQuotaKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.ResourceQuota, corev1.ResourceQuotaSpec, corev1.ResourceQuotaStatus]{
-		spec:   func(q *corev1.ResourceQuota) *corev1.ResourceQuotaSpec { return &q.Spec },
-		status: func(q *corev1.ResourceQuota) *corev1.ResourceQuotaStatus { return &q.Status },
-	}
+	parts := halves[corev1.ResourceQuota]{}
 	return kind[corev1.ResourceQuota, corev1.ResourceQuotaList]{
 		Plural: "resourcequotas", Short: []string{"quota"},
 		Validate: api.ValidateResourceQuota, Warn: api.WarnResourceQuota,
@@ -133,20 +130,12 @@ func podTemplateKind(gv schema.GroupVersion) *Kind {
 		Validate: api.ValidatePodTemplate, Warn: api.WarnPodTemplate,
 		Columns: podTemplateColumns(), Row: podTemplateRow,
 		Default: api.DefaultPodTemplate,
-		Prepare: func(t, old *corev1.PodTemplate) {
-			halves[corev1.PodTemplate, corev1.PodTemplateSpec, struct{}]{
-				spec: func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }, counted: true,
-			}.prepare(t, old)
-		},
+		Prepare: halves[corev1.PodTemplate]{spec: "Template", counted: true}.prepare,
 	}.erase(gv)
 }
 
 func replicationControllerKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.ReplicationController, corev1.ReplicationControllerSpec, corev1.ReplicationControllerStatus]{
-		spec:    func(rc *corev1.ReplicationController) *corev1.ReplicationControllerSpec { return &rc.Spec },
-		status:  func(rc *corev1.ReplicationController) *corev1.ReplicationControllerStatus { return &rc.Status },
-		counted: true,
-	}
+	parts := halves[corev1.ReplicationController]{counted: true}
 	return kind[corev1.ReplicationController, corev1.ReplicationControllerList]{
 		Plural: "replicationcontrollers", Short: []string{"rc"}, In: []string{"all"}, Prefix: "controllers",
 		Validate: api.ValidateReplicationController, Warn: api.WarnReplicationController, ValidName: validFinalName,
@@ -159,22 +148,15 @@ func replicationControllerKind(gv schema.GroupVersion) *Kind {
 		},
 		Sub: Sub{
 			"status": parts.sub(api.ValidateReplicationControllerStatus),
-			"scale": scale(scaleParts[corev1.ReplicationController]{
-				replicas: func(rc *corev1.ReplicationController) **int32 { return &rc.Spec.Replicas },
-				status:   func(rc *corev1.ReplicationController) int32 { return rc.Status.Replicas },
-				selector: func(rc *corev1.ReplicationController) (string, error) {
-					return labels.SelectorFromSet(rc.Spec.Selector).String(), nil
-				},
+			"scale": scale(func(rc *corev1.ReplicationController) (string, error) {
+				return labels.SelectorFromSet(rc.Spec.Selector).String(), nil
 			}),
 		},
 	}.erase(gv)
 }
 
 func persistentVolumeKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.PersistentVolume, corev1.PersistentVolumeSpec, corev1.PersistentVolumeStatus]{
-		spec:   func(v *corev1.PersistentVolume) *corev1.PersistentVolumeSpec { return &v.Spec },
-		status: func(v *corev1.PersistentVolume) *corev1.PersistentVolumeStatus { return &v.Status },
-	}
+	parts := halves[corev1.PersistentVolume]{}
 	return kind[corev1.PersistentVolume, corev1.PersistentVolumeList]{
 		Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true,
 		Validate: api.ValidatePersistentVolume, Warn: api.WarnPersistentVolume,
@@ -197,10 +179,7 @@ func persistentVolumeKind(gv schema.GroupVersion) *Kind {
 }
 
 func persistentVolumeClaimKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus]{
-		spec:   func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &c.Spec },
-		status: func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimStatus { return &c.Status },
-	}
+	parts := halves[corev1.PersistentVolumeClaim]{}
 	return kind[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]{
 		Plural: "persistentvolumeclaims", Short: []string{"pvc"},
 		Validate: api.ValidatePersistentVolumeClaim, Warn: api.WarnPersistentVolumeClaim,

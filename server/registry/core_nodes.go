@@ -11,10 +11,7 @@ import (
 )
 
 func nodeKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.Node, corev1.NodeSpec, corev1.NodeStatus]{
-		spec:   func(n *corev1.Node) *corev1.NodeSpec { return &n.Spec },
-		status: func(n *corev1.Node) *corev1.NodeStatus { return &n.Status },
-	}
+	parts := halves[corev1.Node]{}
 	return kind[corev1.Node, corev1.NodeList]{
 		Plural: "nodes", Short: []string{"no"}, Cluster: true, Prefix: "minions",
 		Validate: api.ValidateNode, Warn: api.WarnNode,

@@ -14,12 +14,8 @@ import (
 )
 
 // podParts is the row's view of a pod's spec and status.
-func podParts() halves[corev1.Pod, corev1.PodSpec, corev1.PodStatus] {
-	return halves[corev1.Pod, corev1.PodSpec, corev1.PodStatus]{
-		spec:    func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec },
-		status:  func(p *corev1.Pod) *corev1.PodStatus { return &p.Status },
-		counted: true,
-	}
+func podParts() halves[corev1.Pod] {
+	return halves[corev1.Pod]{counted: true}
 }
 
 func podKind(gv schema.GroupVersion) *Kind {

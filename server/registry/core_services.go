@@ -12,10 +12,7 @@ import (
 )
 
 func serviceKind(gv schema.GroupVersion) *Kind {
-	parts := halves[corev1.Service, corev1.ServiceSpec, corev1.ServiceStatus]{
-		spec:   func(s *corev1.Service) *corev1.ServiceSpec { return &s.Spec },
-		status: func(s *corev1.Service) *corev1.ServiceStatus { return &s.Status },
-	}
+	parts := halves[corev1.Service]{}
 	return kind[corev1.Service, corev1.ServiceList]{
 		Plural: "services", Short: []string{"svc"}, In: []string{"all"}, Prefix: "services/specs",
 		Validate: api.ValidateService, Warn: api.WarnService,

@@ -161,21 +161,21 @@ func TestAccept(t *testing.T) {
 		t.Error("the first acceptance is a change, the second is none")
 	}
 	for name, c := range map[string]struct {
-		change func(*definition)
+		change func(*crd)
 		want   string
 	}{
-		"none":        {func(c *definition) {}, "True NoConflicts no conflicts found"},
-		"other group": {func(c *definition) { c.Spec.Group, c.Spec.Names = "example.net", first.Spec.Names }, "True NoConflicts no conflicts found"},
-		"plural":      {func(c *definition) { c.Spec.Names.Plural = "widgets" }, `False PluralConflict "widgets" is already in use`},
-		"short":       {func(c *definition) { c.Spec.Names.ShortNames = []string{"w", "x"} }, `False ShortNamesConflict "w" is already in use`},
-		"kind":        {func(c *definition) { c.Spec.Names.Kind = "Widget" }, `False KindConflict "Widget" is already in use`},
+		"none":        {func(c *crd) {}, "True NoConflicts no conflicts found"},
+		"other group": {func(c *crd) { c.Spec.Group, c.Spec.Names = "example.net", first.Spec.Names }, "True NoConflicts no conflicts found"},
+		"plural":      {func(c *crd) { c.Spec.Names.Plural = "widgets" }, `False PluralConflict "widgets" is already in use`},
+		"short":       {func(c *crd) { c.Spec.Names.ShortNames = []string{"w", "x"} }, `False ShortNamesConflict "w" is already in use`},
+		"kind":        {func(c *crd) { c.Spec.Names.Kind = "Widget" }, `False KindConflict "Widget" is already in use`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := widgetDefinition()
 			second.Name = "things.example.com"
 			second.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"}
 			c.change(second)
-			Accept(second, []*definition{first, second})
+			Accept(second, []*crd{first, second})
 			got, established := "", false
 			for _, condition := range second.Status.Conditions {
 				switch condition.Type {

@@ -183,30 +183,37 @@ func UserFrom(ctx context.Context) user.Info {
 	return u
 }
 
-// halves says where a kind keeps what the user wants (S) and what the cluster
-// found (U). Writes of the main resource leave the status alone, writes of
-// /status leave the spec alone.
-type halves[T, S, U any] struct {
-	spec   func(*T) *S
-	status func(*T) *U
+// halves are a kind's fields for what the user wants and for what the cluster found.
+// Writes of the main resource leave the status alone, writes of /status leave the spec
+// alone.
+type halves[T any] struct {
+	spec string // the field's name; "": Spec
 	// counted kinds bump metadata.generation when the spec changes; exactly: also
 	// from nothing to something empty.
 	counted, exactly bool
 }
 
-func (h halves[T, S, U]) same(a, b *S) bool {
+func (h halves[T]) specOf(obj *T) reflect.Value { return fieldOf(obj, orElse(h.spec, "Spec")) }
+
+// fieldOf is a field of an object; the zero Value if there is none.
+func fieldOf[T any](obj *T, name string) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(name)
+}
+
+func (h halves[T]) same(a, b *T) bool {
+	now, before := h.specOf(a).Addr().Interface(), h.specOf(b).Addr().Interface()
 	if h.exactly {
-		return reflect.DeepEqual(a, b)
+		return reflect.DeepEqual(now, before)
 	}
-	return equality.Semantic.DeepEqual(a, b)
+	return equality.Semantic.DeepEqual(now, before)
 }
 
 // prepare is the Prepare of the main resource.
-func (h halves[T, S, U]) prepare(obj, old *T) {
-	if h.status != nil {
-		*h.status(obj) = *new(U)
+func (h halves[T]) prepare(obj, old *T) {
+	if status := fieldOf(obj, "Status"); status.IsValid() {
+		status.SetZero()
 		if old != nil {
-			*h.status(obj) = *h.status(old)
+			status.Set(fieldOf(old, "Status"))
 		}
 	}
 	if !h.counted {
@@ -217,27 +224,27 @@ func (h halves[T, S, U]) prepare(obj, old *T) {
 		return
 	}
 	generation := generationOf(old)
-	if !h.same(h.spec(obj), h.spec(old)) {
+	if !h.same(obj, old) {
 		generation++
 	}
 	setGeneration(obj, generation)
 }
 
 // keepSpec is the Prepare of /status.
-func (h halves[T, S, U]) keepSpec(obj, old *T) {
-	*h.spec(obj) = *h.spec(old)
+func (h halves[T]) keepSpec(obj, old *T) {
+	h.specOf(obj).Set(h.specOf(old))
 	setGeneration(obj, generationOf(old))
 }
 
 // keepRest is the Prepare of a /status that leaves all but the status alone, labels
 // and annotations too.
-func (h halves[T, S, U]) keepRest(obj, old *T) {
+func (h halves[T]) keepRest(obj, old *T) {
 	h.keepSpec(obj, old)
 	metav1.ResetObjectMetaForStatus(any(obj).(metav1.Object), any(old).(metav1.Object))
 }
 
 // sub is the /status row, with optional further steps.
-func (h halves[T, S, U]) sub(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
+func (h halves[T]) sub(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
 	return view(readWrite, inSteps(append([]func(obj, old *T){h.keepSpec}, more...)), validate)
 }
 
@@ -251,7 +258,7 @@ func inSteps[T any](steps []func(obj, old *T)) func(obj, old *T) {
 
 // pure is the /status row of kinds whose metadata it leaves alone too, with optional
 // further steps.
-func (h halves[T, S, U]) pure(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
+func (h halves[T]) pure(validate func(obj, old *T) field.ErrorList, more ...func(obj, old *T)) Subresource {
 	return view(readWrite, inSteps(append([]func(obj, old *T){h.keepRest}, more...)), validate).resetting("spec", "metadata")
 }
 
@@ -264,13 +271,5 @@ func (s Subresource) resetting(paths ...string) Subresource {
 func setGeneration[T any](obj *T, n int64) { any(obj).(metav1.Object).SetGeneration(n) }
 func generationOf[T any](obj *T) int64     { return any(obj).(metav1.Object).GetGeneration() }
 
-// counted is the Prepare of kinds without a status that count changes of their
-// spec.
-func counted[T, S any](spec func(*T) *S) func(obj, old *T) {
-	return halves[T, S, struct{}]{spec: spec, counted: true}.prepare
-}
-
-// countedExactly counts every change.
-func countedExactly[T, S any](spec func(*T) *S) func(obj, old *T) {
-	return halves[T, S, struct{}]{spec: spec, counted: true, exactly: true}.prepare
-}
+// counted is the Prepare of kinds that count changes of their spec.
+func counted[T any]() func(obj, old *T) { return halves[T]{counted: true}.prepare }

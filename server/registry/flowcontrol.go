@@ -10,17 +10,9 @@ import (
 
 func flowcontrolKinds() []*Kind {
 	gv := flowcontrolv1.SchemeGroupVersion
-	flows := halves[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaSpec, flowcontrolv1.FlowSchemaStatus]{
-		spec:    func(f *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchemaSpec { return &f.Spec },
-		status:  func(f *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchemaStatus { return &f.Status },
-		counted: true,
-	}
+	flows := halves[flowcontrolv1.FlowSchema]{counted: true}
 	type level = flowcontrolv1.PriorityLevelConfiguration
-	levels := halves[level, flowcontrolv1.PriorityLevelConfigurationSpec, flowcontrolv1.PriorityLevelConfigurationStatus]{
-		spec:    func(l *level) *flowcontrolv1.PriorityLevelConfigurationSpec { return &l.Spec },
-		status:  func(l *level) *flowcontrolv1.PriorityLevelConfigurationStatus { return &l.Status },
-		counted: true,
-	}
+	levels := halves[level]{counted: true}
 	return []*Kind{
 		kind[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]{
 			Plural: "flowschemas", Cluster: true,

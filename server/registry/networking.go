@@ -22,11 +22,7 @@ func networkingKinds() []*Kind {
 }
 
 func ingressKind(gv schema.GroupVersion) *Kind {
-	parts := halves[networkingv1.Ingress, networkingv1.IngressSpec, networkingv1.IngressStatus]{
-		spec:    func(i *networkingv1.Ingress) *networkingv1.IngressSpec { return &i.Spec },
-		status:  func(i *networkingv1.Ingress) *networkingv1.IngressStatus { return &i.Status },
-		counted: true,
-	}
+	parts := halves[networkingv1.Ingress]{counted: true}
 	return kind[networkingv1.Ingress, networkingv1.IngressList]{
 		Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}, Prefix: "ingress",
 		Validate: api.ValidateIngress, Warn: api.WarnIngress,
@@ -37,9 +33,7 @@ func ingressKind(gv schema.GroupVersion) *Kind {
 }
 
 func ingressClassKind(gv schema.GroupVersion) *Kind {
-	parts := halves[networkingv1.IngressClass, networkingv1.IngressClassSpec, struct{}]{
-		spec: func(c *networkingv1.IngressClass) *networkingv1.IngressClassSpec { return &c.Spec }, counted: true,
-	}
+	parts := halves[networkingv1.IngressClass]{counted: true}
 	return kind[networkingv1.IngressClass, networkingv1.IngressClassList]{
 		Plural: "ingressclasses", Cluster: true, Prepare: parts.prepare,
 		Validate: api.ValidateIngressClass,
@@ -49,9 +43,7 @@ func ingressClassKind(gv schema.GroupVersion) *Kind {
 }
 
 func networkPolicyKind(gv schema.GroupVersion) *Kind {
-	parts := halves[networkingv1.NetworkPolicy, networkingv1.NetworkPolicySpec, struct{}]{
-		spec: func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &p.Spec }, counted: true,
-	}
+	parts := halves[networkingv1.NetworkPolicy]{counted: true}
 	return kind[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]{
 		Plural: "networkpolicies", Short: []string{"netpol"}, Prepare: parts.prepare,
 		Validate: api.ValidateNetworkPolicy, Warn: api.WarnNetworkPolicy,
@@ -61,10 +53,7 @@ func networkPolicyKind(gv schema.GroupVersion) *Kind {
 }
 
 func serviceCIDRKind(gv schema.GroupVersion) *Kind {
-	parts := halves[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRSpec, networkingv1.ServiceCIDRStatus]{
-		spec:   func(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDRSpec { return &c.Spec },
-		status: func(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDRStatus { return &c.Status },
-	}
+	parts := halves[networkingv1.ServiceCIDR]{}
 	return kind[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]{
 		Plural: "servicecidrs", Cluster: true,
 		Validate: api.ValidateServiceCIDR,

@@ -8,11 +8,7 @@ import (
 
 func policyKinds() []*Kind {
 	type budget = policyv1.PodDisruptionBudget
-	parts := halves[budget, policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]{
-		spec:    func(b *budget) *policyv1.PodDisruptionBudgetSpec { return &b.Spec },
-		status:  func(b *budget) *policyv1.PodDisruptionBudgetStatus { return &b.Status },
-		counted: true,
-	}
+	parts := halves[budget]{counted: true}
 	return []*Kind{kind[budget, policyv1.PodDisruptionBudgetList]{
 		Plural: "poddisruptionbudgets", Short: []string{"pdb"}, NeedsRevision: true,
 		Validate: api.ValidatePodDisruptionBudget, OwnMeta: true,

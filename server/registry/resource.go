@@ -18,16 +18,9 @@ import (
 
 func resourceKinds() []*Kind {
 	gv := resourcev1.SchemeGroupVersion
-	claims := halves[resourcev1.ResourceClaim, resourcev1.ResourceClaimSpec, resourcev1.ResourceClaimStatus]{
-		spec:   func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaimSpec { return &c.Spec },
-		status: func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaimStatus { return &c.Status },
-	}
-	taints := halves[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleSpec, resourcev1.DeviceTaintRuleStatus]{
-		spec:    func(t *resourcev1.DeviceTaintRule) *resourcev1.DeviceTaintRuleSpec { return &t.Spec },
-		status:  func(t *resourcev1.DeviceTaintRule) *resourcev1.DeviceTaintRuleStatus { return &t.Status },
-		counted: true,
-	}
-	count := counted(func(s *resourcev1.ResourceSlice) *resourcev1.ResourceSliceSpec { return &s.Spec })
+	claims := halves[resourcev1.ResourceClaim]{}
+	taints := halves[resourcev1.DeviceTaintRule]{counted: true}
+	count := counted[resourcev1.ResourceSlice]()
 	return []*Kind{
 		kind[resourcev1.DeviceClass, resourcev1.DeviceClassList]{
 			Plural: "deviceclasses", Cluster: true, ValidName: validFinalName,
@@ -35,7 +28,7 @@ func resourceKinds() []*Kind {
 			Validate: func(c, old *resourcev1.DeviceClass) field.ErrorList {
 				return api.ValidateDeviceClass(c, old, compileSelector)
 			},
-			Prepare: counted(func(c *resourcev1.DeviceClass) *resourcev1.DeviceClassSpec { return &c.Spec }),
+			Prepare: counted[resourcev1.DeviceClass](),
 		}.erase(gv),
 		kind[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList]{
 			Plural: "devicetaintrules", Cluster: true, NeedsRevision: true,

@@ -16,10 +16,7 @@ import (
 
 func storageKinds() []*Kind {
 	gv := storagev1.SchemeGroupVersion
-	csiNodes := halves[storagev1.CSINode, storagev1.CSINodeSpec, storagev1.CSINodeStatus]{
-		spec:   func(n *storagev1.CSINode) *storagev1.CSINodeSpec { return &n.Spec },
-		status: func(n *storagev1.CSINode) *storagev1.CSINodeStatus { return &n.Status },
-	}
+	csiNodes := halves[storagev1.CSINode]{}
 	return []*Kind{
 		csiDriverKind(gv),
 		kind[storagev1.CSINode, storagev1.CSINodeList]{
@@ -115,10 +112,7 @@ func warnCSIDriver(d, old *storagev1.CSIDriver) []string {
 }
 
 func volumeAttachmentKind(gv schema.GroupVersion) *Kind {
-	parts := halves[storagev1.VolumeAttachment, storagev1.VolumeAttachmentSpec, storagev1.VolumeAttachmentStatus]{
-		spec:   func(a *storagev1.VolumeAttachment) *storagev1.VolumeAttachmentSpec { return &a.Spec },
-		status: func(a *storagev1.VolumeAttachment) *storagev1.VolumeAttachmentStatus { return &a.Status },
-	}
+	parts := halves[storagev1.VolumeAttachment]{}
 	return kind[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]{
 		Plural: "volumeattachments", Cluster: true, NeedsRevision: true,
 		Validate: api.ValidateVolumeAttachment,

@@ -8,10 +8,7 @@ import (
 
 func storagemigrationKinds() []*Kind {
 	type migration = migrationv1.StorageVersionMigration
-	parts := halves[migration, migrationv1.StorageVersionMigrationSpec, migrationv1.StorageVersionMigrationStatus]{
-		spec:   func(m *migration) *migrationv1.StorageVersionMigrationSpec { return &m.Spec },
-		status: func(m *migration) *migrationv1.StorageVersionMigrationStatus { return &m.Status },
-	}
+	parts := halves[migration]{}
 	return []*Kind{kind[migration, migrationv1.StorageVersionMigrationList]{
 		Plural: "storageversionmigrations", Cluster: true, NeedsRevision: true,
 		Columns: migrationColumns(), Row: migrationRow,

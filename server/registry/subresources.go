@@ -52,22 +52,15 @@ func handled[T any](kind schema.GroupVersionKind, verbs ...string) Subresource {
 // scaleKind is the kind that every /scale speaks.
 func scaleKind() schema.GroupVersionKind { return autoscalingv1.SchemeGroupVersion.WithKind("Scale") }
 
-// scaleParts is what a Scale needs to know of an object. replicas points into
-// the object; selector is in the form of a label selector's string.
-type scaleParts[T any] struct {
-	replicas func(*T) **int32
-	status   func(*T) int32
-	selector func(*T) (string, error)
-}
-
-// scale is the /scale row of a kind with replicas.
-func scale[T any](p scaleParts[T]) Subresource {
+// scale is the /scale row of a kind with replicas in its spec and its status. selector
+// is that of its pods, in the form of a label selector's string.
+func scale[T any](selector func(*T) (string, error)) Subresource {
 	return Subresource{
 		Kind: scaleKind(), Verbs: readWrite,
 		New: newObject[autoscalingv1.Scale], Path: []string{"spec", "replicas"},
 		Validate: validScale,
-		Get:      func(obj runtime.Object) (runtime.Object, error) { return p.read(as[T](obj)) },
-		Put:      func(obj, sub runtime.Object) error { return p.write(as[T](obj), as[autoscalingv1.Scale](sub)) },
+		Get:      func(obj runtime.Object) (runtime.Object, error) { return scaleOf(as[T](obj), selector) },
+		Put:      func(obj, sub runtime.Object) error { return putScale(as[T](obj), as[autoscalingv1.Scale](sub)) },
 	}
 }
 
@@ -78,8 +71,13 @@ func validScale(obj, _ runtime.Object) field.ErrorList {
 	return nil
 }
 
-func (p scaleParts[T]) read(obj *T) (runtime.Object, error) {
-	selector, err := p.selector(obj)
+// replicasOf is the field that a Scale changes.
+func replicasOf[T any](obj *T) **int32 {
+	return fieldOf(obj, "Spec").FieldByName("Replicas").Addr().Interface().(**int32)
+}
+
+func scaleOf[T any](obj *T, selector func(*T) (string, error)) (runtime.Object, error) {
+	chosen, err := selector(obj)
 	if err != nil {
 		return nil, fmt.Errorf("selector of scale: %w", err)
 	}
@@ -89,18 +87,18 @@ func (p scaleParts[T]) read(obj *T) (runtime.Object, error) {
 			Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(),
 			ResourceVersion: m.GetResourceVersion(), CreationTimestamp: m.GetCreationTimestamp(),
 		},
-		Status: autoscalingv1.ScaleStatus{Replicas: p.status(obj), Selector: selector},
+		Status: autoscalingv1.ScaleStatus{Replicas: int32(fieldOf(obj, "Status").FieldByName("Replicas").Int()), Selector: chosen},
 	}
 	s.SetGroupVersionKind(scaleKind())
-	if n := *p.replicas(obj); n != nil {
+	if n := *replicasOf(obj); n != nil {
 		s.Spec.Replicas = *n
 	}
 	return s, nil
 }
 
-func (p scaleParts[T]) write(obj *T, s *autoscalingv1.Scale) error {
+func putScale[T any](obj *T, s *autoscalingv1.Scale) error {
 	n := s.Spec.Replicas
-	where := p.replicas(obj)
+	where := replicasOf(obj)
 	if *where == nil || **where != n {
 		setGeneration(obj, generationOf(obj)+1)
 	}
