@@ -172,27 +172,11 @@ func oneOf[T ~string](value T, path *field.Path, allowed ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, sorted)}
 }
 
-// oneOfIfSet lets the value be absent.
-func oneOfIfSet[T ~string](value *T, path *field.Path, allowed ...T) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	return oneOf(*value, path, allowed...)
-}
-
 func required(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return nil
-}
-
-// requiredLabel wants a DNS label, and one at all.
-func requiredLabel(value string, path *field.Path) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return invalid(path, value, validation.IsDNS1123Label(value))
 }
 
 func subdomainIfSet(value string, path *field.Path) field.ErrorList {

@@ -242,9 +242,7 @@ func validWebhookPath(p string, at *field.Path) field.ErrorList {
 // validRule checks a rule that says which requests are meant.
 func validRule(r *admissionv1.RuleWithOperations, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if len(r.Operations) == 0 {
-		errs = append(errs, field.Required(at.Child("operations"), ""))
-	}
+	errs = append(errs, need(len(r.Operations) == 0, at.Child("operations"), "")...)
 	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionv1.OperationAll) {
 		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
 	}
@@ -280,9 +278,7 @@ func validNames(names []string, at *field.Path, what string, empty bool) field.E
 		errs = append(errs, field.Invalid(at, names, fmt.Sprintf("if '*' is present, must not specify other %s", what)))
 	}
 	for i, name := range names {
-		if name == "" && !empty {
-			errs = append(errs, field.Required(at.Index(i), ""))
-		}
+		errs = append(errs, need(name == "" && !empty, at.Index(i), "")...)
 	}
 	return errs
 }
@@ -315,12 +311,8 @@ func validRuleResources(resources []string, at *field.Path) field.ErrorList {
 		allSubs[resource] = allSubs[resource] || sub == "*"
 		allResources[sub] = allResources[sub] || resource == "*"
 	}
-	if len(resources) > 1 && slices.Contains(resources, "*/*") {
-		errs = append(errs, field.Invalid(at, resources, "if '*/*' is present, must not specify other resources"))
-	}
-	if slices.Contains(resources, "*") && plain {
-		errs = append(errs, field.Invalid(at, resources, "if '*' is present, must not specify other resources without subresources"))
-	}
+	errs = append(errs, refuse(len(resources) > 1 && slices.Contains(resources, "*/*"), at, resources, "if '*/*' is present, must not specify other resources")...)
+	errs = append(errs, refuse(slices.Contains(resources, "*") && plain, at, resources, "if '*' is present, must not specify other resources without subresources")...)
 	return errs
 }
 
@@ -375,9 +367,7 @@ func ValidateMutatingPolicy(p, _ *admissionv1.MutatingAdmissionPolicy) field.Err
 	at := specPath()
 	errs := validTerms(p.Spec.FailurePolicy, p.Spec.ParamKind, p.Spec.MatchConstraints)
 	errs = append(errs, mutableRules(p.Spec.MatchConstraints, at.Child("matchConstraints"))...)
-	if len(p.Spec.Mutations) == 0 {
-		errs = append(errs, field.Required(at.Child("mutations"), "mutations must contain at least one item"))
-	}
+	errs = append(errs, need(len(p.Spec.Mutations) == 0, at.Child("mutations"), "mutations must contain at least one item")...)
 	for i, m := range p.Spec.Mutations {
 		errs = append(errs, validMutation(&m, at.Child("mutations").Index(i))...)
 	}
@@ -438,9 +428,7 @@ func validTerms(failure *admissionv1.FailurePolicyType, params *admissionv1.Para
 		return append(errs, field.Required(at.Child("matchConstraints"), ""))
 	}
 	errs = append(errs, validMatch(constraints, at.Child("matchConstraints"))...)
-	if len(constraints.ResourceRules) == 0 {
-		errs = append(errs, field.Required(at.Child("matchConstraints", "resourceRules"), ""))
-	}
+	errs = append(errs, need(len(constraints.ResourceRules) == 0, at.Child("matchConstraints", "resourceRules"), "")...)
 	return errs
 }
 
@@ -567,9 +555,7 @@ func validParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	}
 	if r.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
-		if r.Name != "" {
-			errs = append(errs, field.Forbidden(at.Child("selector"), either))
-		}
+		errs = append(errs, forbid(r.Name != "", at.Child("selector"), either)...)
 	}
 	if r.Name == "" && r.Selector == nil {
 		errs = append(errs, field.Required(at, "one of name or selector must be specified"))

@@ -67,9 +67,7 @@ func signingRequest(r, old *csr, door csrDoor) field.ErrorList {
 	if err := checkRequest(r.Spec.Request); err != nil {
 		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
 	}
-	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(at.Child("usages"), ""))
-	}
+	errs = append(errs, need(len(r.Spec.Usages) == 0, at.Child("usages"), "")...)
 	for i, u := range r.Spec.Usages {
 		errs = append(errs, supported(u, at.Child("usages").Index(i), usages...)...)
 		if slices.Contains(r.Spec.Usages[:i], u) {
@@ -212,9 +210,7 @@ func validSignerName(name string, at *field.Path) field.ErrorList {
 	}
 	labels := strings.Split(domain, ".")
 	errs = append(errs, firstBad(at, domain, labels, validation.IsDNS1123Label)...)
-	if len(labels) < 2 {
-		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
-	}
+	errs = append(errs, refuse(len(labels) < 2, at, domain, "should be a domain with at least two segments separated by dots")...)
 	errs = append(errs, firstBad(at, rest, strings.Split(rest, "."), validation.IsDNS1123Subdomain)...)
 	// A path may be the namespace and the name of an object.
 	if whole := most + 1 + most + validation.DNS1123LabelMaxLength + 1; len(name) > whole {
@@ -520,15 +516,9 @@ func validIssue(r, old *podCertificate, now time.Time) field.ErrorList {
 func validLeafNames(leaf *x509.Certificate, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range leaf.DNSNames {
-		if name == "" {
-			errs = append(errs, field.Invalid(at, name, "leaf certificate should not contain empty DNSName"))
-		}
-		if strings.Contains(name, "..") {
-			errs = append(errs, field.Invalid(at, name, "leaf certificate's DNSName should not contain '..'"))
-		}
-		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			errs = append(errs, field.Invalid(at, name, "leaf certificate's DNSName should not start or end with '.'"))
-		}
+		errs = append(errs, refuse(name == "", at, name, "leaf certificate should not contain empty DNSName")...)
+		errs = append(errs, refuse(strings.Contains(name, ".."), at, name, "leaf certificate's DNSName should not contain '..'")...)
+		errs = append(errs, refuse(strings.HasPrefix(name, ".") || strings.HasSuffix(name, "."), at, name, "leaf certificate's DNSName should not start or end with '.'")...)
 	}
 	for _, address := range leaf.EmailAddresses {
 		if _, err := mail.ParseAddress(address); err != nil {

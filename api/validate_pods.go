@@ -114,12 +114,6 @@ func (c *podCheck) check(at *field.Path) field.ErrorList {
 	return append(errs, c.validFileVariables(at)...)
 }
 
-// ValidatePodSpec names the faults of the spec of a pod's template; before is that
-// which it replaces, nil on create.
-func ValidatePodSpec(spec, before *corev1.PodSpec, at *field.Path) field.ErrorList {
-	return (&podCheck{spec: spec, before: before}).faults(at)
-}
-
 // validTemplate checks a template of pods.
 func validTemplate(t, before *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	c := &podCheck{spec: &t.Spec}

@@ -96,9 +96,7 @@ func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *fie
 	case b.Name != nil && b.SignerName != nil:
 		c.errs = append(c.errs, field.Invalid(at, shown(b), "only one of name and signerName may be used"))
 	case b.Name != nil:
-		if *b.Name == "" {
-			c.errs = append(c.errs, field.Required(at.Child("name"), "must be a valid object name"))
-		}
+		c.errs = append(c.errs, need(*b.Name == "", at.Child("name"), "must be a valid object name")...)
 		for _, bad := range trustBundleName(signerOfBundle(*b.Name))(*b.Name, false) {
 			c.errs = append(c.errs, field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+bad))
 		}
@@ -106,9 +104,7 @@ func (c *projection) trustBundle(b *corev1.ClusterTrustBundleProjection, at *fie
 			c.errs = append(c.errs, field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
 		}
 	case b.SignerName != nil:
-		if *b.SignerName == "" {
-			c.errs = append(c.errs, field.Required(at.Child("signerName"), "must be a valid signer name"))
-		}
+		c.errs = append(c.errs, need(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name")...)
 		c.errs = append(c.errs, validSignerName(*b.SignerName, at.Child("signerName"))...)
 		c.errs = append(c.errs, validLabels(b.LabelSelector, at.Child("labelSelector"))...)
 	default:
@@ -180,7 +176,5 @@ func (c *projection) certificate(p *corev1.PodCertificateProjection, at *field.P
 		c.errs = append(c.errs, validFilePath(f.path, at.Child(f.name))...)
 		c.take(f.path, f.path)
 	}
-	if !named {
-		c.errs = append(c.errs, field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
-	}
+	c.errs = append(c.errs, need(!named, at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")...)
 }

@@ -25,8 +25,7 @@ type Spec struct {
 	NodeName string
 	// IPs are the node's addresses; Names and more addresses by which clients
 	// reach the API server may be added.
-	IPs   []net.IP
-	Names []string
+	IPs []net.IP
 	// ClusterDomain and ServiceIP are how pods reach the API server;
 	// "cluster.local" and 10.96.0.1 when empty.
 	ClusterDomain string
@@ -72,7 +71,7 @@ func leaves(s Spec) []leaf {
 	api := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + s.ClusterDomain, "localhost", s.NodeName}
 	etcd := []string{"localhost", s.NodeName}
 	return append(nodeLeaves(s), []leaf{
-		{file: "apiserver", by: clusterCA, commonName: "kube-apiserver", server: true, names: append(api, s.Names...), ips: append([]net.IP{s.ServiceIP}, onNode...)},
+		{file: "apiserver", by: clusterCA, commonName: "kube-apiserver", server: true, names: api, ips: append([]net.IP{s.ServiceIP}, onNode...)},
 		{file: "apiserver-kubelet-client", by: clusterCA, commonName: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}, client: true},
 		{file: "apiserver-etcd-client", by: etcdCA, commonName: "kube-apiserver-etcd-client", client: true},
 		{file: "front-proxy-client", by: frontProxyCA, commonName: "front-proxy-client", client: true},

@@ -140,7 +140,7 @@ func TestReloadingCertificate(t *testing.T) {
 	}
 	first := serial()
 	moved := testSpec()
-	moved.Names = []string{"api.example.com"}
+	moved.IPs = append(moved.IPs, net.IPv4(192, 0, 2, 99))
 	ensure(t, dir, moved)
 	if serial() != first {
 		t.Error("the files were looked at again within the recheck time")

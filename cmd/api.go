@@ -31,7 +31,6 @@ import (
 	"orrery.dev/server/openapi"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/storage"
-	"orrery.dev/server/stream"
 	"orrery.dev/trace"
 	"orrery.dev/web"
 )
@@ -42,7 +41,6 @@ type apiParts struct {
 	authorizer *auth.Authorizer
 	server     *server.Server
 	addresses  *admission.Addresses
-	hub        *stream.Hub
 	// others are run beside the pieces above.
 	others []func(context.Context) error
 }
@@ -103,7 +101,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	tracer := trace.New("kube-apiserver", spans, spans.Sampler())
 	journeys := &server.Journeys{Spans: spans, Authorizer: authz}
-	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, hub: hub, others: []func(context.Context) error{sealing.run, spans.Run}}
+	parts := &apiParts{store: store, authorizer: authz, addresses: addresses, others: []func(context.Context) error{sealing.run, spans.Run}}
 	metrics := slices.Concat(sealing.metrics(), authz.Collectors(), addresses.Collectors(), issuer.Collectors(), []prometheus.Collector{tracer.Metrics()})
 	if jwts != nil {
 		parts.others = append(parts.others, jwts.Run)

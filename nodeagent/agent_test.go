@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -38,6 +39,14 @@ func newLab(t testing.TB) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{TB: t, api: fake.NewClientset(), runtime: machine}
+	l.api.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := l.api.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
+		if err != nil {
+			return true, nil, err
+		}
+		// What the agent keeps is its own, as it is that of a real server.
+		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) { e.Object = e.Object.DeepCopyObject(); return e, true }), nil
+	})
 	next := 0
 	l.react("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		p := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,7 +117,6 @@ func defaultAddress() string {
 
 // hostFacts are what never changes while the agent runs.
 type hostFacts struct {
-	hostname          string
 	cores             int64
 	memory            int64 // bytes
 	oomScore          int64 // our own
@@ -129,13 +127,9 @@ type hostFacts struct {
 }
 
 func readHost(cfg Config) hostFacts {
-	h := hostFacts{hostname: cfg.NodeName, mayLowerOOM: true}
-	if cfg.Simulated {
-		return h
+	h := hostFacts{mayLowerOOM: true}
+	if !cfg.Simulated {
+		h.readLinux()
 	}
-	if name, err := os.Hostname(); err == nil {
-		h.hostname = name
-	}
-	h.readLinux()
 	return h
 }

@@ -125,10 +125,9 @@ type step struct {
 // victim is a container to be stopped.
 type victim struct {
 	containerStatus
-	spec   *corev1.Container // nil when the pod no longer has it
-	why    string            // the message of the Killing event
-	reason string
-	grace  int64
+	spec  *corev1.Container // nil when the pod no longer has it
+	why   string            // the message of the Killing event
+	grace int64
 }
 
 // next decides the next step in a pod's life.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -89,7 +90,7 @@ func TestAudit(t *testing.T) {
 - {level: RequestResponse, namespaces: [default], omitStages: [RequestReceived]}
 - {level: Metadata}
 `)
-	c := start(t, adjust, func(cfg *Config) { cfg.Anonymous = false })
+	c := start(t, adjust, func(cfg *Config) { cfg.Authenticator = authenticator.RequestFunc(knownUsers) })
 	ctx := t.Context()
 	maps := c.client.CoreV1().ConfigMaps("default")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word"}, StringData: map[string]string{"a": "sesame"}}

@@ -43,6 +43,13 @@ type cluster struct {
 
 // tokens maps bearer tokens to users: the test's authenticator.
 func testUsers(r *http.Request) (*authenticator.Response, bool, error) {
+	if who, ok, err := knownUsers(r); ok || err != nil {
+		return who, ok, err
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, true, nil
+}
+
+func knownUsers(r *http.Request) (*authenticator.Response, bool, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return nil, false, nil
@@ -82,10 +89,10 @@ func startOver(t testing.TB, backend storage.Backend, adjust ...func(*Config)) *
 	store := storage.New(backend, storage.Options{})
 	cfg := Config{
 		Store: store, Kinds: registry.NewBuiltinTable(),
-		Authenticator: authenticator.RequestFunc(testUsers), Anonymous: true,
-		Authorizer: authorizer.AuthorizerFunc(onlyAdmins),
-		Version:    version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
-		Bootstrap:  StepsOf(auth.BootstrapSteps(store)),
+		Authenticator: authenticator.RequestFunc(testUsers),
+		Authorizer:    authorizer.AuthorizerFunc(onlyAdmins),
+		Version:       version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"},
+		Bootstrap:     StepsOf(auth.BootstrapSteps(store)),
 	}
 	for _, f := range adjust {
 		f(&cfg)

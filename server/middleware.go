@@ -116,8 +116,6 @@ func (s *Server) authenticate(c *gin.Context) {
 	switch {
 	case ok && err == nil:
 		who = answer.User
-	case err == nil && s.Anonymous:
-		who = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	default:
 		if err != nil {
 			s.Log.Debug("authentication failed", "err", err)

@@ -136,7 +136,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestUnauthorized(t *testing.T) {
-	c := start(t, func(cfg *Config) { cfg.Anonymous = false })
+	c := start(t, func(cfg *Config) { cfg.Authenticator = authenticator.RequestFunc(knownUsers) })
 	code, body := c.do("GET", "/api/v1/pods", "", map[string]string{"Authorization": ""})
 	want := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}` + "\n"
 	if code != 401 || body != want {
@@ -417,7 +417,7 @@ func TestStarting(t *testing.T) {
 	memory := storage.NewMemory()
 	defer memory.Close()
 	s, err := New(Config{
-		Store: storage.New(memory, storage.Options{}), Kinds: registry.NewBuiltinTable(), Anonymous: true,
+		Store: storage.New(memory, storage.Options{}), Kinds: registry.NewBuiltinTable(),
 		Authenticator: authenticator.RequestFunc(testUsers), Authorizer: authorizer.AuthorizerFunc(onlyAdmins),
 	})
 	if err != nil {

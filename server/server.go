@@ -38,10 +38,9 @@ type Config struct {
 	// its own.
 	FieldTypes *FieldTypes
 
-	// Authenticator says who is asking. A request that it does not know is
-	// anonymous if Anonymous is set, else refused with 401.
+	// Authenticator says who is asking, anonymous callers included. A request that it
+	// does not know is refused with 401.
 	Authenticator authenticator.Request
-	Anonymous     bool
 	// Authorizer says what they may do; Rules answers "what may I do?".
 	Authorizer authorizer.UnconditionalAuthorizer
 	Rules      authorizer.RuleResolver

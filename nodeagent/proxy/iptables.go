@@ -224,7 +224,7 @@ func (r iptRules) changes(old iptRules) string {
 
 // iptRender turns routes into chains.
 func iptRender(table Table, clusterCIDR netip.Prefix) iptRules {
-	b := &iptBuilder{rules: newIPTRules(), family: table.Family, cidr: clusterCIDR}
+	b := &iptBuilder{rules: newIPTRules(), cidr: clusterCIDR}
 	b.frame()
 	for i := range table.Routes {
 		b.route(&table.Routes[i])
@@ -240,9 +240,8 @@ func iptRender(table Table, clusterCIDR netip.Prefix) iptRules {
 }
 
 type iptBuilder struct {
-	rules  iptRules
-	family Family
-	cidr   netip.Prefix
+	rules iptRules
+	cidr  netip.Prefix
 }
 
 func (b *iptBuilder) frame() {

@@ -34,7 +34,6 @@ type podRoutes struct {
 	node  string
 	nodes corelisters.NodeLister
 	wake  chan struct{} // holds one: a change waits
-	log   *slog.Logger
 }
 
 // runPodRoutes keeps the routes in step with the nodes until ctx ends, and leaves
@@ -42,7 +41,7 @@ type podRoutes struct {
 func runPodRoutes(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(leanNode))
 	informer := factory.Core().V1().Nodes().Informer()
-	r := &podRoutes{node: node, nodes: factory.Core().V1().Nodes().Lister(), wake: make(chan struct{}, 1), log: log}
+	r := &podRoutes{node: node, nodes: factory.Core().V1().Nodes().Lister(), wake: make(chan struct{}, 1)}
 	changed := func() {
 		select {
 		case r.wake <- struct{}{}:

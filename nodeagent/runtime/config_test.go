@@ -15,8 +15,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestContainerdConfig(t *testing.T) {
 	c := Containerd{
 		DataDir: "/var/lib/orrery/containerd", StateDir: "/run/orrery/containerd", HelperDir: "/var/lib/orrery/bin",
-		CNIConfDir: "/var/lib/orrery/cni/net.d", CNIBinDirs: []string{"/opt/cni/bin"},
-		facts: &machine{overlay: true, sysResource: true, appArmor: true},
+		CNIConfDir: "/var/lib/orrery/cni/net.d",
+		facts:      &machine{overlay: true, sysResource: true, appArmor: true},
 	}
 	got, err := c.config()
 	if err != nil {

@@ -24,12 +24,9 @@ type Containerd struct {
 	Address            string // the CRI socket; empty: StateDir/containerd.sock
 	HelperDir          string // where WriteHelper put the shim and the CNI plugin
 	CNIConfDir         string
-	CNIBinDirs         []string // looked in after HelperDir
-	RegistryConfigPath string   // hosts.toml directories; empty: /etc/containerd/certs.d
-	PauseImage         string   // empty: PauseImage
-	RuncBinary         string   // empty: runc from PATH
-	Snapshotter        string   // empty: overlayfs where it works, else native
-	LogLevel           string   // empty: info
+	RegistryConfigPath string // hosts.toml directories; empty: /etc/containerd/certs.d
+	PauseImage         string // empty: PauseImage
+	Snapshotter        string // empty: overlayfs where it works, else native
 
 	facts *machine // for tests; nil: probe
 }
@@ -54,7 +51,6 @@ func (c Containerd) withDefaults() Containerd {
 	set(&c.Address, filepath.Join(c.StateDir, "containerd.sock"))
 	set(&c.RegistryConfigPath, "/etc/containerd/certs.d")
 	set(&c.PauseImage, PauseImage)
-	set(&c.LogLevel, "info")
 	return c
 }
 
@@ -107,7 +103,6 @@ func (c Containerd) config() ([]byte, error) {
 		"C": c, "SocketDir": socketDir,
 		"Shim":           filepath.Join(c.HelperDir, "containerd-shim-runc-v2"),
 		"RuncRoot":       filepath.Join(c.StateDir, "runc"),
-		"CNIBinDirs":     append([]string{c.HelperDir}, c.CNIBinDirs...),
 		"RestrictOOM":    !c.facts.sysResource,
 		"NoAppArmor":     !c.facts.appArmor,
 		"Runtimes":       []string{"runc", "test-handler"},
@@ -157,7 +152,7 @@ imports = []
 disabled_plugins = [{{range $i, $p := .DisablePlugins}}{{if $i}}, {{end}}{{q $p}}{{end}}]
 
 [debug]
-  level = {{q .C.LogLevel}}
+  level = "info"
 
 [plugins.'io.containerd.server.v1.grpc']
   address = {{q .C.Address}}
@@ -185,7 +180,7 @@ disabled_plugins = [{{range $i, $p := .DisablePlugins}}{{if $i}}, {{end}}{{q $p}
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     conf_dir = {{q .C.CNIConfDir}}
-    bin_dirs = [{{range $i, $d := .CNIBinDirs}}{{if $i}}, {{end}}{{q $d}}{{end}}]
+    bin_dirs = [{{q .C.HelperDir}}]
     use_internal_loopback = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
@@ -194,7 +189,6 @@ disabled_plugins = [{{range $i, $p := .DisablePlugins}}{{if $i}}, {{end}}{{q $p}
       runtime_type = "io.containerd.runc.v2"
       runtime_path = {{q $.Shim}}
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{.}}.options]
-        BinaryName = {{q $.C.RuncBinary}}
         Root = {{q $.RuncRoot}}
         SystemdCgroup = false
 {{- end}}

@@ -80,7 +80,6 @@ func startContainerd(t *testing.T) node {
 	data := t.TempDir()
 	c := Containerd{
 		DataDir: data, StateDir: state, HelperDir: filepath.Join(data, "bin"), CNIConfDir: filepath.Join(data, "net.d"),
-		LogLevel: "info",
 	}
 	if err := WriteHelper(c.HelperDir); err != nil {
 		t.Fatal(err)

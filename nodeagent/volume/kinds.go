@@ -45,11 +45,10 @@ type Mounted struct {
 
 // request is one volume to be made.
 type request struct {
-	pod  *corev1.Pod
-	vol  *corev1.Volume
-	dir  string // its own directory, for those that need one
-	uid  types.UID
-	mode os.FileMode
+	pod *corev1.Pod
+	vol *corev1.Volume
+	dir string // its own directory, for those that need one
+	uid types.UID
 }
 
 // kind is a type of volume.
