@@ -2,15 +2,16 @@ package cluster
 
 import (
 	"context"
-	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
+	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,21 +79,30 @@ func asSomebody(verbs ...string) []string {
 }
 
 // EnsureHostKey reads the key by which SSH clients know a server, and makes it if
-// there is none.
-func EnsureHostKey(path string) (crypto.Signer, error) {
-	key, err := readKey(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
-	_, made, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
+// there is none. It has the form that ssh-keygen reads.
+func EnsureHostKey(path string) (ssh.Signer, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		block, err := ssh.MarshalPrivateKey(key, "")
+		if err != nil {
+			return nil, err
+		}
+		data = pem.EncodeToMemory(block)
+		if err := writeFile(path, 0o600, data); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(made)
+	key, err := ssh.ParsePrivateKey(data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("host key %s: %w", path, err)
 	}
-	return made, writePEM(path, 0o600, "PRIVATE KEY", der)
+	return key, nil
 }
 
 // confine takes from a container what a program that only talks to others does not

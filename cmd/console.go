@@ -78,14 +78,6 @@ func userHostKey() (string, error) {
 	return filepath.Join(dir, "orrery", "ssh_host_key"), nil
 }
 
-func hostKey(path string) (ssh.Signer, error) {
-	key, err := cluster.EnsureHostKey(path)
-	if err != nil {
-		return nil, fmt.Errorf("host key of the console: %w", err)
-	}
-	return ssh.NewSignerFromSigner(key)
-}
-
 // serveConsoles lets users look at a cluster by SSH until ctx ends. cfg is whose
 // rights are used to act as them.
 func serveConsoles(ctx context.Context, o cluster.Console, cfg *rest.Config, key, namespace string, log *slog.Logger) error {
@@ -93,7 +85,7 @@ func serveConsoles(ctx context.Context, o cluster.Console, cfg *rest.Config, key
 	if err != nil {
 		return err
 	}
-	host, err := hostKey(key)
+	host, err := cluster.EnsureHostKey(key)
 	if err != nil {
 		return err
 	}
@@ -168,7 +160,7 @@ func consoleReport(o cluster.Console, layout cluster.Layout, host string) string
 	if err != nil {
 		return ""
 	}
-	key, err := hostKey(layout.ConsoleHostKey())
+	key, err := cluster.EnsureHostKey(layout.ConsoleHostKey())
 	if err != nil {
 		return ""
 	}

@@ -157,7 +157,7 @@ func TestConsoleBySSH(t *testing.T) {
 	must(clients.RbacV1().RoleBindings("shop").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "bob"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "bob"}}}, metav1.CreateOptions{}))
-	host, err := hostKey(layout.ConsoleHostKey())
+	host, err := cluster.EnsureHostKey(layout.ConsoleHostKey())
 	must(host, err)
 	info, err := os.Stat(layout.ConsoleHostKey())
 	must(info, err)

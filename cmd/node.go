@@ -144,7 +144,7 @@ func (n *node) loadImages(ctx context.Context) error {
 
 func (n *node) manifests(context.Context) error {
 	if n.console.Address != "" { // its pod may only read
-		if _, err := hostKey(n.layout.ConsoleHostKey()); err != nil {
+		if _, err := cluster.EnsureHostKey(n.layout.ConsoleHostKey()); err != nil {
 			return err
 		}
 	}

@@ -30,9 +30,15 @@ var (
 func TestSimulated(t *testing.T) {
 	orrery := program(t)
 	dir := t.TempDir()
-	address := freeAddress(t)
+	keys := filepath.Join(dir, "keys")
+	if err := os.WriteFile(keys, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	console := freeAddress(t)
+	_, port, _ := net.SplitHostPort(console)
+	t.Setenv("CONSOLE_PORT", port)
 	output := &lockedBuffer{}
-	cluster := exec.Command(orrery, "up", "--simulate", "--nodes", "3", "--data-dir", dir, "--address", address)
+	cluster := exec.Command(orrery, "up", "--simulate", "--nodes", "3", "--data-dir", dir, "--address", freeAddress(t), "--console-ssh", console, "--console-keys", keys)
 	cluster.Stdout, cluster.Stderr = output, output
 	if err := cluster.Start(); err != nil {
 		t.Fatal(err)
@@ -186,6 +192,7 @@ func play(t *testing.T, dir, orrery, kubeconfig, dataDir string) {
 			}
 			e.Setenv("KUBECONFIG", own)
 			e.Setenv("DATA", dataDir)
+			e.Setenv("CONSOLE_PORT", os.Getenv("CONSOLE_PORT"))
 			e.Setenv("HOME", e.WorkDir)
 			return nil
 		},
