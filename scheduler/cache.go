@@ -19,57 +19,49 @@ const assumeFor = 15 * time.Minute
 // cache knows the nodes and the pods assigned to them: those that the API says
 // are, and those that we have just decided on (assumed).
 type cache struct {
-	mu      sync.Mutex // protects the fields below
-	nodes   map[string]*plugins.Node
+	mu      sync.Mutex                // protects the fields below
+	nodes   []*plugins.Node           // in the order of their names
 	pods    map[types.UID]*corev1.Pod // assigned or assumed
 	guesses map[types.UID]time.Time   // assumed: since when it may expire; zero while binding
 	// homeless are pods of nodes that the API has not shown us yet, by node.
 	homeless map[string]map[types.UID]*corev1.Pod
-	// shared are the nodes that a snapshot holds: to be cloned before a change.
-	shared map[string]bool
-	last   *plugins.Snapshot // nil: something changed since
+	// fresh are the nodes that no snapshot holds: the others are cloned before a change.
+	fresh map[string]bool
+	last  *plugins.Snapshot // nil: something changed since
 }
 
 func newCache() *cache {
 	return &cache{
-		nodes: map[string]*plugins.Node{}, pods: map[types.UID]*corev1.Pod{}, guesses: map[types.UID]time.Time{},
-		homeless: map[string]map[types.UID]*corev1.Pod{}, shared: map[string]bool{},
+		pods: map[types.UID]*corev1.Pod{}, guesses: map[types.UID]time.Time{},
+		homeless: map[string]map[types.UID]*corev1.Pod{}, fresh: map[string]bool{},
 	}
 }
 
 // snapshot is the present state. It costs nothing when nothing changed, and else
-// one slice: nodes are shared and cloned on the next change.
+// one slice: nodes are shared, and cloned on the next change.
 func (c *cache) snapshot(facts plugins.Facts) *plugins.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last != nil {
 		return c.last
 	}
-	nodes := make([]*plugins.Node, 0, len(c.nodes))
-	for name, n := range c.nodes {
-		nodes = append(nodes, n)
-		c.shared[name] = true
-	}
-	slices.SortFunc(nodes, func(a, b *plugins.Node) int {
-		if a.Name() < b.Name() {
-			return -1
-		}
-		return 1
-	})
-	c.last = plugins.NewSnapshot(nodes, facts)
+	clear(c.fresh)
+	c.last = plugins.NewSnapshot(slices.Clone(c.nodes), facts)
 	return c.last
 }
 
 // writable returns a node that may be changed, or nil. Callers hold mu.
 func (c *cache) writable(name string) *plugins.Node {
 	c.last = nil
-	n := c.nodes[name]
-	if n != nil && c.shared[name] {
-		n = n.Clone()
-		c.nodes[name] = n
-		delete(c.shared, name)
+	i, found := plugins.FindNode(c.nodes, name)
+	if !found {
+		return nil
 	}
-	return n
+	if !c.fresh[name] {
+		c.nodes[i] = c.nodes[i].Clone()
+		c.fresh[name] = true
+	}
+	return c.nodes[i]
 }
 
 func (c *cache) setNode(object *corev1.Node) {
@@ -80,7 +72,9 @@ func (c *cache) setNode(object *corev1.Node) {
 		return
 	}
 	n := plugins.NewNode(object)
-	c.nodes[object.Name] = n
+	i, _ := plugins.FindNode(c.nodes, object.Name)
+	c.nodes = slices.Insert(c.nodes, i, n)
+	c.fresh[object.Name] = true
 	for _, pod := range c.homeless[object.Name] {
 		n.Add(plugins.NewPod(pod))
 	}
@@ -96,8 +90,10 @@ func (c *cache) removeNode(name string) {
 			c.shelter(uid, pod)
 		}
 	}
-	delete(c.nodes, name)
-	delete(c.shared, name)
+	if i, found := plugins.FindNode(c.nodes, name); found {
+		c.nodes = slices.Delete(c.nodes, i, i+1)
+	}
+	delete(c.fresh, name)
 }
 
 func (c *cache) shelter(uid types.UID, pod *corev1.Pod) {

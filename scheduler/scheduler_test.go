@@ -224,3 +224,46 @@ func TestPodsAreMeasured(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// owned is a cluster where all pods are of one ReplicaSet.
+type owned struct{ noFacts }
+
+func (owned) SelectorsOf(*corev1.Pod) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{"app": "web"})
+}
+
+// BenchmarkAttempt places pods of one owner, one after the other, in clusters of
+// several sizes: each attempt sees the one before.
+func BenchmarkAttempt(b *testing.B) {
+	for _, nodes := range []int{100, 1000, 5000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			s := newTest(nil)
+			for i := range nodes {
+				s.cache.setNode(node(fmt.Sprintf("node-%d", i), "64"))
+			}
+			for i := 0; b.Loop(); i++ {
+				p := pod(fmt.Sprintf("web-%d", i), "1m", 0)
+				p.Labels = map[string]string{"app": "web"}
+				r := s.attempt(b.Context(), s.cache.snapshot(owned{}), p)
+				if r.node == nil {
+					b.Fatal("no node for ", p.Name)
+				}
+				s.cache.assume(on(r.node.Name(), p))
+			}
+		})
+	}
+}
+
+func TestSnapshotKeepsItsNodes(t *testing.T) {
+	s := newTest([]*corev1.Node{node("b", "1"), node("a", "1"), node("c", "1")}, on("b", pod("first", "100m", 0)))
+	before := s.cache.snapshot(noFacts{})
+	s.cache.assume(on("b", pod("second", "100m", 0)))
+	s.cache.removeNode("a")
+	after := s.cache.snapshot(noFacts{})
+	if len(before.Nodes) != 3 || len(before.Node("b").Pods) != 1 || before.Node("a") == nil {
+		t.Errorf("a snapshot changed: %d nodes, %d pods on b", len(before.Nodes), len(before.Node("b").Pods))
+	}
+	if len(after.Nodes) != 2 || len(after.Node("b").Pods) != 2 || after.Node("a") != nil {
+		t.Errorf("the next one has %d nodes, %d pods on b", len(after.Nodes), len(after.Node("b").Pods))
+	}
+}

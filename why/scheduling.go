@@ -188,6 +188,7 @@ func (f *facts) snapshot() *plugins.Snapshot {
 		}
 		nodes = append(nodes, n)
 	}
+	slices.SortFunc(nodes, func(a, b *plugins.Node) int { return strings.Compare(a.Name(), b.Name()) })
 	s := plugins.NewSnapshot(nodes, clusterFacts{f})
 	f.indexes[name] = s
 	return s

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,9 +15,8 @@ import (
 // Snapshot is the cluster as one scheduling attempt sees it. It does not change
 // while the attempt runs.
 type Snapshot struct {
-	Nodes  []*Node
-	byName map[string]*Node
-	Facts  Facts
+	Nodes []*Node // in the order of their names
+	Facts Facts
 	// withAffinity are the nodes that run pods with required anti-affinity or
 	// any (anti-)affinity: only they can object to a newcomer.
 	withAffinity []*Node
@@ -35,11 +35,10 @@ type Facts interface {
 	SelectorsOf(pod *corev1.Pod) labels.Selector
 }
 
-// NewSnapshot indexes nodes.
+// NewSnapshot is of nodes in the order of their names.
 func NewSnapshot(nodes []*Node, facts Facts) *Snapshot {
-	s := &Snapshot{Nodes: nodes, byName: make(map[string]*Node, len(nodes)), Facts: facts}
+	s := &Snapshot{Nodes: nodes, Facts: facts}
 	for _, n := range nodes {
-		s.byName[n.Name()] = n
 		if n.affinityPods > 0 {
 			s.withAffinity = append(s.withAffinity, n)
 		}
@@ -50,16 +49,24 @@ func NewSnapshot(nodes []*Node, facts Facts) *Snapshot {
 // With returns a snapshot in which one node is replaced by another state of it.
 func (s *Snapshot) With(changed *Node) *Snapshot {
 	nodes := slices.Clone(s.Nodes)
-	for i, n := range nodes {
-		if n.Name() == changed.Name() {
-			nodes[i] = changed
-		}
+	if i, found := FindNode(nodes, changed.Name()); found {
+		nodes[i] = changed
 	}
 	return NewSnapshot(nodes, s.Facts)
 }
 
 // Node returns a node by name, or nil.
-func (s *Snapshot) Node(name string) *Node { return s.byName[name] }
+func (s *Snapshot) Node(name string) *Node {
+	if i, found := FindNode(s.Nodes, name); found {
+		return s.Nodes[i]
+	}
+	return nil
+}
+
+// FindNode tells where a node is among nodes in the order of their names, or would be.
+func FindNode(nodes []*Node, name string) (index int, found bool) {
+	return slices.BinarySearchFunc(nodes, name, func(n *Node, name string) int { return strings.Compare(n.Name(), name) })
+}
 
 // Node is a node with the pods that are assigned to it, bound or about to be.
 type Node struct {

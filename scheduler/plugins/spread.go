@@ -95,12 +95,7 @@ func (r *spreadRule) count(s *Snapshot, pod *corev1.Pod, rules []spreadRule) map
 		if !ok || !r.soft && !hasKeys(n, rules) || !r.counts(n, pod) {
 			continue
 		}
-		counts[value] += 0
-		for _, p := range n.Pods {
-			if r.selects(p.Pod) {
-				counts[value]++
-			}
-		}
+		counts[value] += r.on(n)
 	}
 	return counts
 }
@@ -158,23 +153,48 @@ func scoreSpread(s *Snapshot, pod *corev1.Pod) func(*Node) int64 {
 	if len(rules) == 0 {
 		return nil
 	}
-	counts := make([]map[string]int64, len(rules))
+	matching := make([]func(*Node) int64, len(rules))
 	weights := make([]float64, len(rules))
 	for i := range rules {
-		counts[i] = rules[i].count(s, pod, rules)
-		weights[i] = math.Log(float64(len(counts[i]) + 2))
+		var domains int
+		matching[i], domains = rules[i].matching(s, pod, rules)
+		weights[i] = math.Log(float64(domains + 2))
 	}
 	return func(n *Node) int64 {
 		var sum float64
 		for i := range rules {
-			value, ok := n.Object.Labels[rules[i].key]
-			if !ok {
-				continue
+			if _, ok := n.Object.Labels[rules[i].key]; ok {
+				sum += float64(matching[i](n))*weights[i] + float64(rules[i].maxSkew-1)
 			}
-			sum += float64(counts[i][value])*weights[i] + float64(rules[i].maxSkew-1)
 		}
 		return int64(math.Round(sum))
 	}
+}
+
+// matching tells how many matching pods the domain of a node holds, and how many
+// domains there are. A domain that is a node is counted only when it is asked for:
+// of a large cluster that is a small share.
+func (r *spreadRule) matching(s *Snapshot, pod *corev1.Pod, rules []spreadRule) (func(*Node) int64, int) {
+	if r.key == corev1.LabelHostname {
+		return func(n *Node) int64 {
+			if !r.soft && !hasKeys(n, rules) || !r.counts(n, pod) {
+				return 0
+			}
+			return r.on(n)
+		}, len(s.Nodes)
+	}
+	counts := r.count(s, pod, rules)
+	return func(n *Node) int64 { return counts[n.Object.Labels[r.key]] }, len(counts)
+}
+
+// on counts the matching pods of a node.
+func (r *spreadRule) on(n *Node) (pods int64) {
+	for _, p := range n.Pods {
+		if r.selects(p.Pod) {
+			pods++
+		}
+	}
+	return pods
 }
 
 // normalizeSpread makes the fewest pods the best score.
