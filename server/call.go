@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -199,10 +200,10 @@ func (c *call) coerce(obj runtime.Object) ([]error, error) {
 }
 
 // query converts the query parameters into an options struct.
-func query[T any](c *call, convert func(*url.Values, *T) error) (*T, error) {
+func query[T any, O interface{ *T }](c *call, convert func(*url.Values, O, conversion.Scope) error) (O, error) {
 	values := c.r.URL.Query()
-	options := new(T)
-	if err := convert(&values, options); err != nil {
+	options := O(new(T))
+	if err := convert(&values, options, nil); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return options, nil

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -41,8 +42,7 @@ func (c *call) create() error {
 	if obj, err = c.stored(obj); err != nil {
 		return err
 	}
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
-	created, err := w.create(ctx, col, obj)
+	created, err := c.change(options, options.DryRun, options.FieldManager).create(ctx, col, obj)
 	if err != nil {
 		return err
 	}
@@ -59,19 +59,20 @@ func (c *call) objectNamespace() string {
 }
 
 func (c *call) createOptions() (*metav1.CreateOptions, error) {
-	options, err := query(c, func(v *url.Values, o *metav1.CreateOptions) error {
-		return metav1.Convert_url_Values_To_v1_CreateOptions(v, o, nil)
-	})
+	return writeOptions(c, "CreateOptions", metav1.Convert_url_Values_To_v1_CreateOptions, metav1validation.ValidateCreateOptions)
+}
+
+// writeOptions reads the query of a write. Webhooks are told its kind, too.
+func writeOptions[T any, O interface {
+	*T
+	runtime.Object
+}](c *call, kind string, convert func(*url.Values, O, conversion.Scope) error, validate func(O) field.ErrorList) (O, error) {
+	options, err := query(c, convert)
 	if err != nil {
 		return nil, err
 	}
-	typeOptions(options, "CreateOptions")
-	return options, optionErrors("CreateOptions", metav1validation.ValidateCreateOptions(options))
-}
-
-// typeOptions sets the kind of an options struct, which webhooks are told.
-func typeOptions(options runtime.Object, kind string) {
 	options.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind(kind))
+	return options, optionErrors(kind, validate(options))
 }
 
 // optionErrors is the Invalid error for query parameters that make no sense.

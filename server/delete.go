@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -63,15 +62,12 @@ func ignoresReadErrors(options *metav1.DeleteOptions) bool {
 // those who may do so: nothing that is in it counts, neither finalizers nor what
 // depends on it.
 func (c *call) deleteUnreadable(col *storage.Collection, options *metav1.DeleteOptions) error {
-	ctx, k := c.r.Context(), c.kind.Hub()
+	ctx := c.r.Context()
 	c.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	if err := c.authorize("unsafe-delete-ignore-read-errors"); err != nil {
 		return err
 	}
-	req := &admission.Request{
-		Operation: admission.Delete, Resource: c.GVR, Kind: k.GroupVersionKind, Namespace: c.Namespace, Name: c.Name,
-		Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
-	}
+	req := c.deletion(c.Name, options)
 	defer req.Finish(ctx, nil)
 	if err := c.admitDelete(ctx, req); err != nil {
 		return err
@@ -109,12 +105,10 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 			return nil, err
 		}
 		c.auditDeleteOptions(options)
-	} else if options, err = query(c, func(v *url.Values, o *metav1.DeleteOptions) error {
-		return metav1.Convert_url_Values_To_v1_DeleteOptions(v, o, nil)
-	}); err != nil {
+	} else if options, err = query(c, metav1.Convert_url_Values_To_v1_DeleteOptions); err != nil {
 		return nil, err
 	}
-	typeOptions(options, "DeleteOptions")
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
 	if err := optionErrors("DeleteOptions", metav1validation.ValidateDeleteOptions(options)); err != nil {
 		return nil, err
 	}
@@ -150,10 +144,7 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 	c.warnOfDeletion(options) // even if there is nothing to delete
 	for {
 		var verdict deletion
-		req := &admission.Request{
-			Operation: admission.Delete, Resource: c.GVR, Kind: k.GroupVersionKind, Namespace: c.Namespace, Name: name,
-			Options: options, DryRun: dryRun, User: c.user, Warn: c.warn, Annotate: c.annotate,
-		}
+		req := c.deletion(name, options)
 		if k.Namespaced {
 			req.Namespace = namespace
 		}
@@ -205,6 +196,13 @@ func (c *call) remove(ctx context.Context, col *storage.Collection, namespace, n
 		}
 		return last, true, err
 	}
+}
+
+// deletion describes a delete to admission.
+func (c *call) deletion(name string, options *metav1.DeleteOptions) *admission.Request {
+	req := c.change(options, options.DryRun, "").request(admission.Delete, nil, nil)
+	req.Subresource, req.Name = "", name // an eviction deletes the pod itself
+	return req
 }
 
 // warnOfDeletion tells clients who say nothing of dependents what becomes of them,

@@ -60,7 +60,7 @@ func evictionDeletion(eviction *policyv1.Eviction, options *metav1.CreateOptions
 	if deletion == nil {
 		deletion = &metav1.DeleteOptions{}
 	}
-	typeOptions(deletion, "DeleteOptions")
+	deletion.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
 	switch {
 	case ignoresReadErrors(deletion):
 		path := field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential")

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,9 +10,7 @@ import (
 
 // get serves GET on an object and on the views of it.
 func (c *call) get() error {
-	options, err := query(c, func(v *url.Values, o *metav1.GetOptions) error {
-		return metav1.Convert_url_Values_To_v1_GetOptions(v, o, nil)
-	})
+	options, err := query(c, metav1.Convert_url_Values_To_v1_GetOptions)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,9 +54,7 @@ func (c *call) list() error {
 
 // listOptions reads and checks the query of a list or watch.
 func (c *call) listOptions() (*metav1.ListOptions, error) {
-	o, err := query(c, func(v *url.Values, o *metav1.ListOptions) error {
-		return metav1.Convert_url_Values_To_v1_ListOptions(v, o, nil)
-	})
+	o, err := query(c, metav1.Convert_url_Values_To_v1_ListOptions)
 	if err != nil {
 		return nil, err
 	}

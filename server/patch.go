@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -15,34 +14,46 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/server/patch"
 )
 
-// patch serves PATCH on an object and on the views of it.
-func (c *call) patch() error {
+// patching is a change by a patch: what one manager wants (apply), or one of the others.
+type patching struct {
+	*change
+	options *metav1.PatchOptions
+	intent  *patch.Intent
+	patch   *patch.Patch
+}
+
+// readPatch reads a PATCH.
+func (c *call) readPatch() (*patching, error) {
 	kind, err := c.patchType()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body, err := c.readBody()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	options, err := c.patchOptions(kind)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.auditPatch(kind, body)
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
-	if isApply(kind) {
-		intent, err := patch.NewIntent(kind, body)
-		if err != nil {
-			return err
-		}
-		return c.applyPatch(w, options, intent)
+	p := &patching{change: c.change(options, options.DryRun, options.FieldManager), options: options}
+	if p.owned = isApply(kind); p.owned {
+		p.intent, err = patch.NewIntent(kind, body)
+	} else {
+		p.patch, err = patch.New(kind, body, options.FieldValidation)
 	}
-	p, err := patch.New(kind, body, options.FieldValidation)
+	return p, err
+}
+
+// patch serves PATCH on an object and on the views of it.
+func (c *call) patch() error {
+	p, err := c.readPatch()
 	if err != nil {
 		return err
 	}
@@ -50,9 +61,15 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	stored, err := w.update(c.r.Context(), col, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.patched(p, current)
+	stored, err := p.update(c.r.Context(), col, nil, func(current runtime.Object) (runtime.Object, error) {
+		if p.intent != nil {
+			return c.merged(current, p.intent, p.options)
+		}
+		return c.patched(p.patch, current)
 	})
+	if p.intent != nil && apierrors.IsNotFound(err) && c.sub == nil {
+		return c.createByApply(p)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,14 +107,9 @@ func (c *call) patchType() (types.PatchType, error) {
 }
 
 func (c *call) patchOptions(kind types.PatchType) (*metav1.PatchOptions, error) {
-	options, err := query(c, func(v *url.Values, o *metav1.PatchOptions) error {
-		return metav1.Convert_url_Values_To_v1_PatchOptions(v, o, nil)
+	return writeOptions(c, "PatchOptions", metav1.Convert_url_Values_To_v1_PatchOptions, func(o *metav1.PatchOptions) field.ErrorList {
+		return metav1validation.ValidatePatchOptions(o, kind)
 	})
-	if err != nil {
-		return nil, err
-	}
-	typeOptions(options, "PatchOptions")
-	return options, optionErrors("PatchOptions", metav1validation.ValidatePatchOptions(options, kind))
 }
 
 // patched applies a patch to the current (stored) object, in the version that
@@ -153,27 +165,6 @@ func (c *call) checkPatched(obj runtime.Object) (runtime.Object, error) {
 	return c.stored(obj)
 }
 
-// applyPatch is server-side apply: the body is what one manager wants, merged
-// with what others own. It creates the object if there is none.
-func (c *call) applyPatch(w *change, options *metav1.PatchOptions, intent *patch.Intent) error {
-	ctx := c.r.Context()
-	col, err := c.collection()
-	if err != nil {
-		return err
-	}
-	w.owned = true
-	stored, err := w.update(ctx, col, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.merged(current, intent, options)
-	})
-	if apierrors.IsNotFound(err) && c.sub == nil {
-		return c.createByApply(w, intent, options)
-	}
-	if err != nil {
-		return err
-	}
-	return c.replyItem(http.StatusOK, stored)
-}
-
 // applied is what apply makes of an intent, by way of merge. That keys are there
 // twice matters only to what could be merged.
 func (c *call) applied(intent *patch.Intent, options *metav1.PatchOptions, merge func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
@@ -217,11 +208,11 @@ func (c *call) merged(current runtime.Object, intent *patch.Intent, options *met
 }
 
 // createByApply makes the object that an apply found missing.
-func (c *call) createByApply(w *change, intent *patch.Intent, options *metav1.PatchOptions) error {
+func (c *call) createByApply(p *patching) error {
 	if err := c.authorize("create"); err != nil {
 		return err
 	}
-	obj, err := c.merged(w.empty(), intent, options)
+	obj, err := c.merged(p.empty(), p.intent, p.options)
 	if err != nil {
 		return err
 	}
@@ -234,7 +225,7 @@ func (c *call) createByApply(w *change, intent *patch.Intent, options *metav1.Pa
 		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errUIDMismatch(uid))
 	}
 	m.SetResourceVersion("")
-	created, err := w.create(c.r.Context(), col, obj)
+	created, err := p.create(c.r.Context(), col, obj)
 	if apierrors.IsAlreadyExists(err) {
 		return apierrors.NewConflict(c.kind.GroupResource(), c.Name, errStale)
 	}

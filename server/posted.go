@@ -49,10 +49,8 @@ func (c *call) posted(into runtime.Object, kind schema.GroupVersionKind, also ..
 		m.SetManagedFields(owned.GetManagedFields())
 	}
 	ctx := c.r.Context()
-	req := &admission.Request{
-		Operation: admission.Create, Resource: c.GVR, Subresource: c.Subresource, Kind: kind, Namespace: c.Namespace, Name: c.Name,
-		Object: into, Options: options, DryRun: len(options.DryRun) > 0, User: c.user, Warn: c.warn, Annotate: c.annotate,
-	}
+	req := c.change(options, options.DryRun, options.FieldManager).request(admission.Create, into, nil)
+	req.Kind = kind
 	if err := c.s.Admission.Mutate(ctx, req); err != nil {
 		req.Finish(ctx, nil)
 		return nil, err

@@ -10,10 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/server/admission"
-	"orrery.dev/server/patch"
 	"orrery.dev/server/storage"
 )
 
@@ -67,55 +65,28 @@ func (c *call) updateProjection() error {
 		return err
 	}
 	m, _ := meta.Accessor(obj)
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
-	return c.putProjection(w, uidPrecondition(m), func(runtime.Object) (runtime.Object, error) { return obj, nil })
+	return c.putProjection(c.change(options, options.DryRun, options.FieldManager), uidPrecondition(m), func(runtime.Object) (runtime.Object, error) { return obj, nil })
 }
 
 func (c *call) patchProjection() error {
-	kind, err := c.patchType()
+	p, err := c.readPatch()
 	if err != nil {
 		return err
 	}
-	body, err := c.readBody()
-	if err != nil {
-		return err
-	}
-	options, err := c.patchOptions(kind)
-	if err != nil {
-		return err
-	}
-	c.auditPatch(kind, body)
-	if isApply(kind) {
-		return c.applyProjection(options, kind, body)
-	}
-	p, err := patch.New(kind, body, options.FieldValidation)
-	if err != nil {
-		return err
-	}
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
-	return c.putProjection(w, nil, func(current runtime.Object) (runtime.Object, error) {
+	return c.putProjection(p.change, nil, func(current runtime.Object) (runtime.Object, error) {
+		if p.intent != nil {
+			return c.applied(p.intent, p.options, func(wanted runtime.Object) (runtime.Object, error) {
+				return c.s.fields.applySub(c.sub, c.Subresource, current, wanted, p.options.FieldManager, boolOf(p.options.Force))
+			})
+		}
 		obj := c.sub.New()
 		current.GetObjectKind().SetGroupVersionKind(c.subKind())
-		problems, err := p.Apply(current, obj, c.reader(c.subKind()))
+		problems, err := p.patch.Apply(current, obj, c.reader(c.subKind()))
 		c.warnOf(problems)
 		if err != nil {
 			return nil, err
 		}
 		return obj, c.checkIdentity(obj)
-	})
-}
-
-// applyProjection is server-side apply of a projection.
-func (c *call) applyProjection(options *metav1.PatchOptions, kind types.PatchType, body []byte) error {
-	intent, err := patch.NewIntent(kind, body)
-	if err != nil {
-		return err
-	}
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager), owned: true}
-	return c.putProjection(w, nil, func(current runtime.Object) (runtime.Object, error) {
-		return c.applied(intent, options, func(wanted runtime.Object) (runtime.Object, error) {
-			return c.s.fields.applySub(c.sub, c.Subresource, current, wanted, options.FieldManager, boolOf(options.Force))
-		})
 	})
 }
 

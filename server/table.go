@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -118,9 +117,7 @@ func printAge(t metav1.Time) string {
 
 // includeObject is what the rows of a table carry of their objects.
 func (c *call) includeObject() (metav1.IncludeObjectPolicy, error) {
-	options, err := query(c, func(v *url.Values, o *metav1.TableOptions) error {
-		return metav1.Convert_url_Values_To_v1_TableOptions(v, o, nil)
-	})
+	options, err := query(c, metav1.Convert_url_Values_To_v1_TableOptions)
 	if err != nil {
 		return "", err
 	}

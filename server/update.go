@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +32,7 @@ func (c *call) update() error {
 	if obj, err = c.stored(obj); err != nil {
 		return err
 	}
-	w := &change{call: c, options: options, dryRun: len(options.DryRun) > 0, manager: c.manager(options.FieldManager)}
+	w := c.change(options, options.DryRun, options.FieldManager)
 	stored, err := w.update(ctx, col, uidPrecondition(m), func(runtime.Object) (runtime.Object, error) {
 		return obj.DeepCopyObject(), nil
 	})
@@ -79,12 +78,5 @@ func uidPrecondition(m metav1.Object) *metav1.Preconditions {
 }
 
 func (c *call) updateOptions() (*metav1.UpdateOptions, error) {
-	options, err := query(c, func(v *url.Values, o *metav1.UpdateOptions) error {
-		return metav1.Convert_url_Values_To_v1_UpdateOptions(v, o, nil)
-	})
-	if err != nil {
-		return nil, err
-	}
-	typeOptions(options, "UpdateOptions")
-	return options, optionErrors("UpdateOptions", metav1validation.ValidateUpdateOptions(options))
+	return writeOptions(c, "UpdateOptions", metav1.Convert_url_Values_To_v1_UpdateOptions, metav1validation.ValidateUpdateOptions)
 }

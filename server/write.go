@@ -39,6 +39,11 @@ type change struct {
 	owned bool
 }
 
+// change is the write that a request's options ask for.
+func (c *call) change(options runtime.Object, dryRun []string, manager string) *change {
+	return &change{call: c, options: options, dryRun: len(dryRun) > 0, manager: c.manager(manager)}
+}
+
 // request describes the write to admission. name is that of the URL.
 func (w *change) request(op admission.Operation, obj, old runtime.Object) *admission.Request {
 	return &admission.Request{
