@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"server/flowcontrol":     {},
 	"server/encryption":      {"server/reload"},
 	"server/reload":          {},
+	"server/fake":            {},
 	"server/admission":       {"trace", "server/registry", "server/webhook", "api"},
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},

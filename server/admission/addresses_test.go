@@ -32,9 +32,9 @@ func newService(name string, kind corev1.ServiceType, change ...func(*corev1.Ser
 }
 
 func (s *fakeStore) takenIPs() (names []string) {
-	for k := range s.objects {
-		if k.resource == ipResource() {
-			names = append(names, k.name)
+	for k := range s.Objects {
+		if k.Resource == ipResource() {
+			names = append(names, k.Name)
 		}
 	}
 	return names

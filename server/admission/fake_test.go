@@ -2,49 +2,26 @@ package admission
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/server/fake"
 )
 
-type fakeKey struct {
-	resource        schema.GroupResource
-	namespace, name string
-}
-
 // fakeStore is a Reader and a Writer in memory.
-type fakeStore struct {
-	mu      sync.Mutex // protects objects
-	objects map[fakeKey]runtime.Object
-}
+type fakeStore struct{ *fake.Store }
 
-func newFakeStore() *fakeStore { return &fakeStore{objects: map[fakeKey]runtime.Object{}} }
+func newFakeStore() *fakeStore { return &fakeStore{fake.New()} }
 
-// with puts objects into the store, as those of a resource.
 func (s *fakeStore) with(resource schema.GroupResource, objs ...runtime.Object) *fakeStore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range objs {
-		m := o.(metav1.Object)
-		s.objects[fakeKey{resource, m.GetNamespace(), m.GetName()}] = o
-	}
+	s.With(resource, objs...)
 	return s
-}
-
-func (s *fakeStore) Get(_ context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o, ok := s.objects[fakeKey{resource, namespace, name}]; ok {
-		return o, nil
-	}
-	return nil, apierrors.NewNotFound(resource, name)
 }
 
 // ApplyCondition knows service ranges only.
@@ -54,57 +31,6 @@ func (s *fakeStore) ApplyCondition(ctx context.Context, resource schema.GroupRes
 		return current, nil
 	})
 	return err
-}
-
-func (s *fakeStore) List(_ context.Context, resource schema.GroupResource, namespace string) ([]runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []runtime.Object
-	for k, o := range s.objects {
-		if k.resource == resource && (namespace == "" || k.namespace == namespace) {
-			all = append(all, o)
-		}
-	}
-	return all, nil
-}
-
-func (s *fakeStore) Create(_ context.Context, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := obj.(metav1.Object)
-	key := fakeKey{resource, m.GetNamespace(), m.GetName()}
-	if _, ok := s.objects[key]; ok {
-		return nil, apierrors.NewAlreadyExists(resource, m.GetName())
-	}
-	s.objects[key] = obj
-	return obj, nil
-}
-
-func (s *fakeStore) Update(_ context.Context, resource schema.GroupResource, namespace, name string, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fakeKey{resource, namespace, name}
-	old, ok := s.objects[key]
-	if !ok {
-		return nil, apierrors.NewNotFound(resource, name)
-	}
-	obj, err := change(old.DeepCopyObject())
-	if err != nil {
-		return nil, err
-	}
-	s.objects[key] = obj
-	return obj, nil
-}
-
-func (s *fakeStore) Delete(_ context.Context, resource schema.GroupResource, namespace, name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fakeKey{resource, namespace, name}
-	if _, ok := s.objects[key]; !ok {
-		return apierrors.NewNotFound(resource, name)
-	}
-	delete(s.objects, key)
-	return nil
 }
 
 func named(namespace, name string) metav1.ObjectMeta {

@@ -69,7 +69,7 @@ func (ca *testCA) pool() *x509.CertPool {
 func TestAuthenticateRequest(t *testing.T) {
 	clients, proxies := newTestCA(t), newTestCA(t)
 	store := newFakeStore()
-	store.put(core("secrets"), &corev1.Secret{
+	store.With(core("secrets"), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
 		Type:       "bootstrap.kubernetes.io/token",
 		Data: map[string][]byte{

@@ -59,17 +59,17 @@ func ask(u user.Info, verb, what, namespace, name string) authorizer.AttributesR
 
 func rbacStore() *fakeStore {
 	store := newFakeStore()
-	store.put(rbac("clusterroles"),
+	store.With(rbac("clusterroles"),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{rule("get list", "", "pods pods/log"), rule("update", "*", "*/scale")}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/debug/*"}}}},
 	)
-	store.put(rbac("roles"), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}, Rules: []rbacv1.PolicyRule{rule("get", "", "secrets", "s1")}})
-	store.put(rbac("clusterrolebindings"),
+	store.With(rbac("roles"), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}, Rules: []rbacv1.PolicyRule{rule("get", "", "secrets", "s1")}})
+	store.With(rbac("clusterrolebindings"),
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: "Group", Name: "devs"}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "webs"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "web"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "ann"}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "gone"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "lost"}}},
 	)
-	store.put(rbac("rolebindings"),
+	store.With(rbac("rolebindings"),
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "ones"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "one"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "app"}}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "local"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "bob"}}},
 	)
@@ -148,8 +148,8 @@ func TestRulesFor(t *testing.T) {
 
 func TestCheckGrant(t *testing.T) {
 	store := rbacStore()
-	store.put(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "binder"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "binder"}}})
-	store.put(rbac("clusterroles"), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{rule("bind", rbacv1.GroupName, "clusterroles", "web"), rule("escalate", rbacv1.GroupName, "roles")}})
+	store.With(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "binder"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "binder"}}})
+	store.With(rbac("clusterroles"), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{rule("bind", rbacv1.GroupName, "clusterroles", "web"), rule("escalate", rbacv1.GroupName, "roles")}})
 	a := runAuthorizer(t, store)
 	dev := who("dan", "devs")
 	role := func(r rbacv1.PolicyRule) *rbacv1.Role {
@@ -189,21 +189,21 @@ func TestCheckGrant(t *testing.T) {
 
 func TestNodeAuthorizer(t *testing.T) {
 	store := newFakeStore()
-	store.put(core("pods"), &corev1.Pod{
+	store.With(core("pods"), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"},
 		Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "app", Volumes: []corev1.Volume{
 			{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
 			{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
 		}},
 	})
-	store.put(core("persistentvolumes"), &corev1.PersistentVolume{
+	store.With(core("persistentvolumes"), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef:               &corev1.ObjectReference{Namespace: "a", Name: "c"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: &corev1.SecretReference{Namespace: "csi", Name: "stage"}}},
 		},
 	})
-	store.put(schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}, &certificatesv1.PodCertificateRequest{
+	store.With(schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}, &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "req"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n1"},
 	})
 	a := runAuthorizer(t, store)

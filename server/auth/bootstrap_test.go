@@ -15,8 +15,8 @@ func TestBootstrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
-	for k := range store.objects {
-		count[k.resource.Resource]++
+	for k := range store.Objects {
+		count[k.Resource.Resource]++
 	}
 	for resource, want := range map[string]int{
 		"clusterroles": 73, "clusterrolebindings": 54, "roles": 7, "rolebindings": 7, "flowschemas": 11, "prioritylevelconfigurations": 8, "priorityclasses": 2, "namespaces": 4,
@@ -25,20 +25,20 @@ func TestBootstrap(t *testing.T) {
 			t.Errorf("%d %s, want %d", count[resource], resource, want)
 		}
 	}
-	store.writes = 0
-	if err := bootstrap(t.Context(), store); err != nil || store.writes != 0 {
-		t.Errorf("a second run made %d writes: %v", store.writes, err)
+	store.Writes = 0
+	if err := bootstrap(t.Context(), store); err != nil || store.Writes != 0 {
+		t.Errorf("a second run made %d writes: %v", store.Writes, err)
 	}
 }
 
 func TestBootstrapMends(t *testing.T) {
 	store := newFakeStore()
 	mine := rule("get", "", "things")
-	store.put(rbac("clusterroles"),
+	store.With(rbac("clusterroles"),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:kube-dns"}, Rules: []rbacv1.PolicyRule{mine}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:basic-user", Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}}},
 	)
-	store.put(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{
+	store.With(rbac("clusterrolebindings"), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "other", APIGroup: rbacv1.GroupName},
 	})
 	if err := bootstrap(t.Context(), store); err != nil {
@@ -89,7 +89,7 @@ func TestBootstrapFlow(t *testing.T) {
 		{"of-an-older-version", "true", 1, "-", 0},
 	} {
 		store, resource := newFakeStore(), flowResource("prioritylevelconfigurations")
-		store.put(resource, level(c.name, c.auto, c.generation))
+		store.With(resource, level(c.name, c.auto, c.generation))
 		if err := bootstrap(t.Context(), store); err != nil {
 			t.Fatal(err)
 		}

@@ -51,9 +51,9 @@ func TestTokenLifecycle(t *testing.T) {
 	store := newFakeStore()
 	account := &corev1.ServiceAccount{ObjectMeta: meta("ns", "app", "sa-uid")}
 	pod := &corev1.Pod{ObjectMeta: meta("ns", "pod", "pod-uid"), Spec: corev1.PodSpec{ServiceAccountName: "app", NodeName: "n1"}}
-	store.put(core("serviceaccounts"), account)
-	store.put(core("pods"), pod)
-	store.put(core("nodes"), &corev1.Node{ObjectMeta: meta("", "n1", "node-uid")})
+	store.With(core("serviceaccounts"), account)
+	store.With(core("pods"), pod)
+	store.With(core("nodes"), &corev1.Node{ObjectMeta: meta("", "n1", "node-uid")})
 	i := testIssuer(t, store, rsaKey(t))
 
 	ref := &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "pod", UID: "pod-uid"}
@@ -90,7 +90,7 @@ func TestTokenLifecycle(t *testing.T) {
 	if _, ok, err := i.AuthenticateToken(other, answer.Status.Token); ok || err == nil {
 		t.Error("good for an audience that it is not meant for")
 	}
-	store.put(core("pods"), &corev1.Pod{ObjectMeta: meta("ns", "pod", "another-uid")})
+	store.With(core("pods"), &corev1.Pod{ObjectMeta: meta("ns", "pod", "another-uid")})
 	if _, ok, err := i.AuthenticateToken(t.Context(), answer.Status.Token); ok || err == nil {
 		t.Error("good after its pod was replaced")
 	}
@@ -99,8 +99,8 @@ func TestTokenLifecycle(t *testing.T) {
 func TestIssueRefuses(t *testing.T) {
 	store := newFakeStore()
 	account := &corev1.ServiceAccount{ObjectMeta: meta("ns", "app", "sa-uid")}
-	store.put(core("pods"), &corev1.Pod{ObjectMeta: meta("ns", "pod", "pod-uid"), Spec: corev1.PodSpec{ServiceAccountName: "other"}})
-	store.put(core("secrets"), &corev1.Secret{ObjectMeta: meta("ns", "s", "secret-uid")})
+	store.With(core("pods"), &corev1.Pod{ObjectMeta: meta("ns", "pod", "pod-uid"), Spec: corev1.PodSpec{ServiceAccountName: "other"}})
+	store.With(core("secrets"), &corev1.Secret{ObjectMeta: meta("ns", "s", "secret-uid")})
 	i := testIssuer(t, store, rsaKey(t))
 	ref := func(kind, name, uid string) *authenticationv1.BoundObjectReference {
 		return &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(uid)}
@@ -126,7 +126,7 @@ func TestIssueRefuses(t *testing.T) {
 func TestTokensOfOthers(t *testing.T) {
 	store := newFakeStore()
 	account := &corev1.ServiceAccount{ObjectMeta: meta("ns", "app", "sa-uid")}
-	store.put(core("serviceaccounts"), account)
+	store.With(core("serviceaccounts"), account)
 	i := testIssuer(t, store, rsaKey(t))
 	forger := testIssuer(t, store, rsaKey(t))
 	forged, err := forger.Issue(t.Context(), account, &authenticationv1.TokenRequest{})
@@ -154,7 +154,7 @@ func TestTokensOfOthers(t *testing.T) {
 func TestLegacyToken(t *testing.T) {
 	store := newFakeStore()
 	account := &corev1.ServiceAccount{ObjectMeta: meta("ns", "app", "sa-uid")}
-	store.put(core("serviceaccounts"), account)
+	store.With(core("serviceaccounts"), account)
 	i := testIssuer(t, store, rsaKey(t))
 	token, err := i.LegacyToken(account, "app-token")
 	if err != nil {
@@ -163,7 +163,7 @@ func TestLegacyToken(t *testing.T) {
 	if _, ok, _ := i.AuthenticateToken(t.Context(), token); ok {
 		t.Error("good without its secret")
 	}
-	store.put(core("secrets"), &corev1.Secret{ObjectMeta: meta("ns", "app-token", "u"), Data: map[string][]byte{"token": []byte(token)}})
+	store.With(core("secrets"), &corev1.Secret{ObjectMeta: meta("ns", "app-token", "u"), Data: map[string][]byte{"token": []byte(token)}})
 	got, ok, err := i.AuthenticateToken(t.Context(), token)
 	if !ok || err != nil || got.User.GetName() != "system:serviceaccount:ns:app" {
 		t.Errorf("%v %v %v", got, ok, err)
