@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -230,8 +231,9 @@ func (s *show) styles() string {
 	others := byte(0)
 	for y := range h {
 		line := []byte{}
-		for x := range w {
-			style := cells[y*w+x].Style
+		for x := 0; x < w; {
+			style, n := cells[y*w+x].Style, min(max(textWidth(string(cells[y*w+x].Runes)), 1), w-x)
+			x += n // the second half of a wide character has what was there before it
 			if _, known := legend[style]; !known {
 				others++
 				legend[style] = '0' + others
@@ -239,7 +241,7 @@ func (s *show) styles() string {
 			if !slices.Contains(used, style) {
 				used = append(used, style)
 			}
-			line = append(line, legend[style])
+			line = append(line, bytes.Repeat([]byte{legend[style]}, n)...)
 		}
 		b.WriteString(strings.TrimRight(string(line), ".") + "\n")
 	}
