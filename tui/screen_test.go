@@ -354,36 +354,6 @@ func TestHelpSaysWhatAppliesAndWhyNot(t *testing.T) {
 	s.await("Keys and commands of pods", ":describe", "ctrl-d", "this console is read only")
 }
 
-// elsewhere is somebody's terminal at the other end of a connection.
-type elsewhere struct{ tcell.Tty }
-
-func TestConsoleOfSomebodyElsewhereLeavesTheMachineAlone(t *testing.T) {
-	s := newShow(t, Config{Terminal: elsewhere{}, Machine: "node-7"}, 150, 60)
-	s.await("db-0")
-	s.keys("F")
-	s.await("port-forward: the console runs on node-7, not on your machine; use kubectl port-forward there")
-	s.screen.InjectKey(tcell.KeyCtrlZ, 0, tcell.ModCtrl)
-	s.await("suspend: the console runs on node-7")
-	s.keys("?")
-	s.await("Keys and commands of pods", "✗ the console runs on node-7")
-}
-
-func TestTerminalsAreKnownByTheirNames(t *testing.T) {
-	for term, colours := range map[string]string{"xterm-256color": "", "xterm-256color-truecolor": "", "screen-256color": "truecolor", "vt100": "", "linux": ""} {
-		c := Config{Term: term, ColorTerm: colours}
-		kind, err := c.terminalKind()
-		if err != nil || (kind.SetFgRGB != "") != (colours != "" || strings.HasSuffix(term, "-truecolor")) {
-			t.Errorf("%s: %v, colours %q", term, err, kind.SetFgRGB)
-		}
-	}
-	for _, term := range []string{"", "nonsense", "-A/etc", "-truecolor"} {
-		c := Config{Term: term}
-		if _, err := c.terminalKind(); err == nil || !strings.Contains(err.Error(), "TERM=xterm-256color") {
-			t.Errorf("%q: %v", term, err)
-		}
-	}
-}
-
 func TestScreenSendsOnlyDifferences(t *testing.T) {
 	sim := tcell.NewSimulationScreen("UTF-8")
 	counting := &countingScreen{SimulationScreen: sim}
