@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -133,10 +132,7 @@ func (c *daemonSetController) history(ds *appsv1.DaemonSet) (*history, error) {
 func (c *daemonSetController) claimPods(ctx context.Context, ds *appsv1.DaemonSet, h *history) ([]*corev1.Pod, error) {
 	pods := claim[*corev1.Pod]{
 		owner: ds, kind: h.kind, selector: h.selector, live: h.live,
-		patch: func(ctx context.Context, pod *corev1.Pod, data []byte) error {
-			_, err := c.clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
-			return err
-		},
+		patch: c.patchPod,
 	}
 	return pods.from(ctx, candidates[*corev1.Pod](c.pods(), ds))
 }

@@ -124,10 +124,7 @@ func (c *jobController) claimPods(ctx context.Context, job *batchv1.Job) ([]*cor
 		live: func(ctx context.Context) (metav1.Object, error) {
 			return c.clients.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
 		},
-		patch: func(ctx context.Context, pod *corev1.Pod, data []byte) error {
-			_, err := c.clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
-			return err
-		},
+		patch: c.patchPod,
 	}
 	return pods.from(ctx, candidates[*corev1.Pod](c.pods(), job))
 }

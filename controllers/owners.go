@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -27,6 +29,12 @@ type claim[T metav1.Object] struct {
 	patch func(ctx context.Context, obj T, patch []byte) error
 	// drops names a finalizer that is removed together with the owner.
 	drops string
+}
+
+// patchPod is the patch of those who claim pods.
+func (e *env) patchPod(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	_, err := e.clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+	return err
 }
 
 // candidates are the objects that claim has to look at.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"orrery.dev/api"
@@ -117,11 +116,8 @@ func (c *replicaSetController) sync(ctx context.Context, key string) (time.Durat
 func (c *replicaSetController) claimPods(ctx context.Context, rs *appsv1.ReplicaSet, selector labels.Selector) ([]*corev1.Pod, error) {
 	pods := claim[*corev1.Pod]{
 		owner: rs, kind: c.kind, selector: selector,
-		live: func(ctx context.Context) (metav1.Object, error) { return c.live(ctx, rs.Namespace, rs.Name) },
-		patch: func(ctx context.Context, pod *corev1.Pod, data []byte) error {
-			_, err := c.clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
-			return err
-		},
+		live:  func(ctx context.Context) (metav1.Object, error) { return c.live(ctx, rs.Namespace, rs.Name) },
+		patch: c.patchPod,
 	}
 	var open []*corev1.Pod
 	for _, pod := range candidates[*corev1.Pod](c.pods(), rs) {

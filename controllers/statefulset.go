@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -98,10 +97,7 @@ func (c *statefulSetController) sync(ctx context.Context, key string) (time.Dura
 func (c *statefulSetController) claimPods(ctx context.Context, set *appsv1.StatefulSet, h *history) ([]*corev1.Pod, error) {
 	pods := claim[*corev1.Pod]{
 		owner: set, kind: h.kind, selector: h.selector, live: h.live,
-		patch: func(ctx context.Context, pod *corev1.Pod, data []byte) error {
-			_, err := c.clients.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
-			return err
-		},
+		patch: c.patchPod,
 	}
 	var named []*corev1.Pod
 	for _, pod := range candidates[*corev1.Pod](c.pods(), set) {
