@@ -151,8 +151,7 @@ func (a *app) chooseTheme(c call) {
 		a.fail(fmt.Errorf("%s", a.words.say("no theme %q", c.args[0])))
 		return
 	}
-	a.wear(p)
-	a.prompt.dress()
+	a.put(p)
 }
 
 func (a *app) askCommand() {

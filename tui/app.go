@@ -43,7 +43,8 @@ type app struct {
 	shared  sentences.Words // what both faces say
 	tv      *tview.Application
 	under   tcell.Screen
-	screen  *screen // over it
+	screen  *screen   // over it
+	ears    *listener // at its terminal, if there is one
 	now     func() time.Time
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
 	ask     func(ctx context.Context, path string, query url.Values, answer any) error
@@ -112,6 +113,7 @@ func (a *app) run(ctx context.Context, under tcell.Screen) error {
 	a.tv.SetInputCapture(a.capture)
 	a.tv.EnablePaste(true)
 
+	a.askBackground(ctx)
 	a.work.Go(func() { a.paint(ctx) })
 	a.work.Go(func() {
 		if err := a.feed.Run(ctx); err != nil {
@@ -167,6 +169,12 @@ func (a *app) wear(p palette) {
 			b.SetBorderStyle(a.theme.border)
 		}
 	}
+}
+
+// put puts a theme on while the console runs.
+func (a *app) put(p palette) {
+	a.wear(p)
+	a.prompt.dress()
 }
 
 // arrange gives small terminals more room for what matters.

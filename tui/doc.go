@@ -6,7 +6,8 @@
 // a table shows is decided by pure models without a terminal: rows.go applies
 // what the feed tells, filter.go and order.go choose and sort. tview does
 // layout, focus and forms; tables and logs draw themselves (grid.go, pager.go),
-// and screen.go sends only what changed to the terminal.
+// and screen.go sends only what changed to the terminal, in the colours of the
+// theme (theme.go) and in the characters that it has (ascii.go).
 //
 // Keys are data (keys.go) that name actions (actions.go); each action is a
 // command too. Only the goroutine of tview touches panes: others leave a

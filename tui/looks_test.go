@@ -270,7 +270,7 @@ func colourText(c tcell.Color) string {
 	if c == tcell.ColorDefault {
 		return "default"
 	}
-	if name := c.Name(); name != "" && !c.IsRGB() {
+	if name := c.Name(); c <= tcell.ColorWhite {
 		return strings.ReplaceAll(name, "grey", "gray") // it has both
 	}
 	return fmt.Sprintf("#%06x", c.Hex())

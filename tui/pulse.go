@@ -193,7 +193,7 @@ func (p *pulse) problems(c *cursor) {
 			number = fmt.Sprint(i + 1) // the key that opens it
 		}
 		about, text := p.tell(w)
-		c.line(span{number + " " + glyphOf(w.state) + " " + fitText(w.kind, 14) + " " + fitText(about, 28) + " " + text, style})
+		c.line(span{fitText(number+" "+glyphOf(w.state)+" "+fitText(w.kind, 14)+" "+fitText(about, 28)+" "+text, c.w), style})
 	}
 }
 

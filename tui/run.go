@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, ok := paletteOf(cfg.Theme); !ok {
 		return fmt.Errorf("theme: there is no %q; %s, %s", cfg.Theme, themeAuto, strings.Join(themeNames(), ", "))
 	}
-	under, err := cfg.screen()
+	under, ears, err := cfg.screen()
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	a := newApp(cfg, k)
+	a.ears = ears
 	a.feed = client.NewStream(cfg.REST, cfg.Rows, a.dirty)
 	return a.run(ctx, under)
 }

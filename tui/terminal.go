@@ -16,23 +16,31 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// screen is that of the console's terminal.
-func (c *Config) screen() (tcell.Screen, error) {
+// screen is that of the console's terminal, and who listens to this.
+func (c *Config) screen() (tcell.Screen, *listener, error) {
 	if c.Terminal == nil {
 		klog.SetOutput(io.Discard) // what the libraries log would draw over the screen
 		klog.LogToStderr(false)
-		under, err := tcell.NewScreen()
+		tcell.SetEncodingFallback(tcell.EncodingFallbackASCII) // for locales that tcell does not know
+		tty, err := tcell.NewDevTty()
 		if err != nil {
-			return nil, fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
+			return nil, nil, fmt.Errorf("terminal: %w", err)
 		}
-		return under, nil
+		ears := listenTo(tty)
+		under, err := tcell.NewTerminfoScreenFromTty(ears)
+		if err != nil {
+			return nil, nil, fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
+		}
+		return under, ears, nil
 	}
 	forgetTerminal()
 	kind, err := c.terminalKind()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return tcell.NewTerminfoScreenFromTtyTerminfo(newHoldable(c.Terminal), kind)
+	ears := listenTo(c.Terminal)
+	under, err := tcell.NewTerminfoScreenFromTtyTerminfo(newHoldable(ears), kind)
+	return under, ears, err
 }
 
 // holdable is a terminal whose input can be held back before a screen leaves it.
@@ -126,8 +134,8 @@ func (c *Config) terminalKind() (*terminfo.Terminfo, error) {
 }
 
 // plainStyles are tview's, for all consoles of the process: colours are left to
-// each one's theme, and the border of what has the focus, which tview draws double, is
-// told by its colour.
+// each one's theme, and the border of what has the focus, which tview draws
+// double, is told by its colour.
 var plainStyles = sync.OnceFunc(func() {
 	tview.Styles = tview.Theme{} // of ColorDefault
 	b := &tview.Borders

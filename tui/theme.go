@@ -147,12 +147,23 @@ func plainTheme() *theme {
 // are the dark ones in bold.
 func (c colour) of(colours int) tcell.Color {
 	switch {
-	case colours > 16:
+	case colours > 256:
 		return tcell.NewHexColor(c.rgb)
+	case colours > 16:
+		return tcell.FindColor(tcell.NewHexColor(c.rgb), fixedColours())
 	case colours < 16 && c.named >= tcell.ColorGray:
 		return c.named - 8
 	}
 	return c.named
+}
+
+// fixedColours are those of 256 that no terminal lets its user change.
+func fixedColours() []tcell.Color {
+	var out []tcell.Color
+	for i := 16; i < 256; i++ {
+		out = append(out, tcell.PaletteColor(i))
+	}
+	return out
 }
 
 // style is text in the colour.
@@ -174,7 +185,7 @@ func (t *theme) dress(s tcell.Style) tcell.Style {
 	fore, back, _ := s.Decompose()
 	if back == tcell.ColorDefault {
 		s = s.Background(t.back)
-		if t.back.IsRGB() && fore >= tcell.ColorBlack && fore <= tcell.ColorWhite {
+		if t.back > tcell.ColorWhite && fore >= tcell.ColorBlack && fore <= tcell.ColorWhite {
 			fore, _, _ = t.programs[(fore-tcell.ColorBlack)%8].Decompose()
 			s = s.Foreground(fore)
 		}

@@ -64,10 +64,6 @@ func distance(x, y light) float64 {
 // of 256 colours each is one, so that it looks the same on all terminals that
 // have these.
 func TestThemesAreLegible(t *testing.T) {
-	cube := make([]tcell.Color, 0, 240)
-	for i := 16; i < 256; i++ {
-		cube = append(cube, tcell.PaletteColor(i))
-	}
 	for _, p := range palettes() {
 		th := newTheme(p, 1<<24)
 		letters, styles := th.roles()
@@ -83,7 +79,7 @@ func TestThemesAreLegible(t *testing.T) {
 			if got := contrast(fore, back); got < want {
 				t.Errorf("%s: %c has a contrast of %.1f, not %.1f", p.name, letters[i], got, want)
 			}
-			if near := tcell.FindColor(fore, cube); near.Hex() != fore.Hex() {
+			if near := tcell.FindColor(fore, fixedColours()); near.Hex() != fore.Hex() {
 				t.Errorf("%s: %c is %06x, of 256 colours %06x", p.name, letters[i], fore.Hex(), near.Hex())
 			}
 		}
@@ -189,6 +185,48 @@ func TestWhatTerminalsTell(t *testing.T) {
 	for name, want := range map[string]bool{"": true, "auto": true, "light": true, "beige": false} {
 		if _, ok := paletteOf(name); ok != want {
 			t.Errorf("theme %q: %v", name, ok)
+		}
+	}
+}
+
+// fakeTTY is a terminal of which a test writes what is typed.
+type fakeTTY struct {
+	tcell.Tty
+	typed []string
+}
+
+func (f *fakeTTY) Read(p []byte) (int, error) {
+	n := copy(p, f.typed[0])
+	f.typed = f.typed[1:]
+	return n, nil
+}
+
+func TestBackgroundIsHeard(t *testing.T) {
+	for _, c := range []struct {
+		typed []string
+		want  string
+	}{
+		{[]string{"\x1b]11;rgb:ffff/ffff/ffff\x1b\\"}, "light"},
+		{[]string{"j", "j\x1b]11;rgb:1e", "1e/1e1e/2e2e\a:pods"}, "dark"},
+		{[]string{"\x1b]11;rgb:fd/f6/e3\a"}, "light"},
+		{[]string{"\x1b]11;rgb:fd/f6/e"}, ""},
+		{[]string{"jjj", "\x1b[A"}, ""},
+	} {
+		tty := &fakeTTY{typed: c.typed}
+		l := listenTo(tty)
+		for len(tty.typed) > 0 {
+			if _, err := l.Read(make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := ""
+		select {
+		case light := <-l.light:
+			got = map[bool]string{true: "light", false: "dark"}[light]
+		default:
+		}
+		if got != c.want {
+			t.Errorf("%q: %q, want %q", c.typed, got, c.want)
 		}
 	}
 }
