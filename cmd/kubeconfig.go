@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,10 +73,17 @@ func chooseKubeconfig(flag string) (string, error) {
 
 // kubeconfigNamespace is where commands with that file act if nothing else is said.
 func kubeconfigNamespace(path string) string {
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).Namespace()
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(kubeconfigRules(path), &clientcmd.ConfigOverrides{}).Namespace()
 	if err != nil {
 		return metav1.NamespaceDefault
 	}
 	return namespace
+}
+
+// kubeconfigRules read one file, or the several of a list as $KUBECONFIG may be.
+func kubeconfigRules(path string) *clientcmd.ClientConfigLoadingRules {
+	if files := filepath.SplitList(path); len(files) > 1 {
+		return &clientcmd.ClientConfigLoadingRules{Precedence: files}
+	}
+	return &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
 }

@@ -1,11 +1,13 @@
 package cmd
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"orrery.dev/client"
 	"orrery.dev/server/remote"
@@ -22,14 +24,13 @@ func newTUICommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.REST, err = client.Load(path, "tui"); err != nil {
-				return err
-			}
-			instead, err := remote.New(o.REST, kubeconfigNamespace(path), slog.New(slog.DiscardHandler))
+			first, err := connect(path, "")
 			if err != nil {
 				return err
 			}
-			o.Rows = http.HandlerFunc(instead.Rows)
+			o.Context, o.REST, o.Rows = first.Context, first.REST, first.Rows
+			o.Contexts = func() ([]tui.Context, error) { return contextsOf(path) }
+			o.Connect = func(context string) (tui.Connection, error) { return connect(path, context) }
 			o.FromEnvironment(os.Getenv)
 			return tui.Run(c.Context(), o)
 		},
@@ -42,4 +43,41 @@ func newTUICommand() *cobra.Command {
 	f.BoolVar(&o.ASCII, "ascii", false, "draw with ASCII alone (default: where the terminal has no more)")
 	f.BoolVar(&o.ReadOnly, "readonly", false, "allow nothing that changes the cluster")
 	return c
+}
+
+// contextsOf are the clusters that a kubeconfig knows.
+func contextsOf(path string) ([]tui.Context, error) {
+	file, err := kubeconfigRules(path).Load()
+	if err != nil {
+		return nil, err
+	}
+	var out []tui.Context
+	for name, c := range file.Contexts {
+		known := tui.Context{Name: name, Cluster: c.Cluster, User: c.AuthInfo, Namespace: c.Namespace}
+		if cluster := file.Clusters[c.Cluster]; cluster != nil {
+			known.Server = cluster.Server
+		}
+		out = append(out, known)
+	}
+	return out, nil
+}
+
+// connect reads the way to a context's cluster; "" is the current one.
+func connect(path, context string) (tui.Connection, error) {
+	file, err := kubeconfigRules(path).Load()
+	if err != nil {
+		return tui.Connection{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	chosen := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{CurrentContext: context})
+	cfg, err := chosen.ClientConfig()
+	if err != nil {
+		return tui.Connection{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	home, _, err := chosen.Namespace()
+	if err != nil {
+		return tui.Connection{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	cfg = client.ForComponent(cfg, "tui")
+	instead, err := remote.New(cfg, home, slog.New(slog.DiscardHandler))
+	return tui.Connection{Context: cmp.Or(context, file.CurrentContext), REST: cfg, Rows: instead}, err
 }

@@ -158,7 +158,22 @@ func (a *app) askCommand() {
 	p := a.prompt
 	p.ask(":", "", &a.commands)
 	words := a.commandWords()
-	p.suggest = func(line string) string { return suggest(line, words, a.argumentsOf) }
+	all, _ := a.contexts()
+	var contexts, at []string
+	for _, c := range all {
+		contexts, at = append(contexts, c.Name), append(at, "@"+c.Name)
+	}
+	p.suggest = func(line string) string {
+		return suggest(line, words, func(word string, n int) []string {
+			switch word {
+			case "ctx", "context", "contexts":
+				return contexts
+			case "theme":
+				return themeNames()
+			}
+			return slices.Concat(a.namespaces, at)
+		})
+	}
 	p.done = func(line string) { a.execute(line) }
 }
 

@@ -33,28 +33,41 @@ type pane interface {
 	refresh(now time.Time)
 }
 
-// app is the console. Fields without a note belong to tview's goroutine.
+// desk is what stays when the console changes to another cluster. Fields without
+// a note belong to tview's goroutine.
+type desk struct {
+	tv        *tview.Application
+	under     tcell.Screen
+	screen    *screen   // over it
+	ears      *listener // at its terminal, if there is one
+	theme     *theme
+	now       func() time.Time
+	suspended atomic.Bool
+	life      context.Context //nolint:containedctx // of run
+	quit      context.CancelFunc
+	work      sync.WaitGroup
+	forwards  forwards
+
+	commands, filters history // of the prompt
+
+	headerOff, crumbsOff, fullScreen bool
+}
+
+// app is the console of one cluster.
 type app struct {
+	*desk
 	config  Config
 	cluster *cluster
 	feed    client.Feed
-	theme   *theme
 	words   words
-	shared  sentences.Words // what both faces say
-	tv      *tview.Application
-	under   tcell.Screen
-	screen  *screen   // over it
-	ears    *listener // at its terminal, if there is one
-	now     func() time.Time
+	shared  sentences.Words                        // what both faces say
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
 	ask     func(ctx context.Context, path string, query url.Values, answer any) error
 
-	stale     chan struct{} // one slot: a frame is wanted
-	painted   chan struct{} // one slot: it was made
-	suspended atomic.Bool
-	quit      context.CancelFunc
-	ctx       context.Context //nolint:containedctx // of run: what actions start must end with it
-	work      sync.WaitGroup
+	stale   chan struct{}   // one slot: a frame is wanted
+	painted chan struct{}   // one slot: it was made
+	ctx     context.Context //nolint:containedctx // what actions start must end with the app
+	leave   context.CancelFunc
 
 	mu    sync.Mutex // protects posts
 	posts []func()
@@ -66,41 +79,36 @@ type app struct {
 	bindings   []binding
 	actions    map[string]action
 	rights     *rights
-	forwards   *forwards
 
-	stack             []pane
-	root              *tview.Pages
-	layout            *tview.Flex
-	body              *tview.Flex
-	header            *header
-	prompt            *prompt
-	footer            *footer
-	commands, filters history // of the prompt
-	trail             trail
-
-	headerOff, crumbsOff, fullScreen bool
+	stack  []pane
+	root   *tview.Pages
+	layout *tview.Flex
+	body   *tview.Flex
+	header *header
+	prompt *prompt
+	footer *footer
+	trail  trail
 }
 
 func newApp(cfg Config, c *cluster) *app {
 	if cfg.ASCII { // which has no other language
 		cfg.Language = "en"
 	}
-	a := &app{config: cfg, cluster: c, tv: tview.NewApplication(), words: newWords(cfg.Language), now: time.Now, plane: c.plane, ask: c.ask,
+	a := &app{desk: &desk{tv: tview.NewApplication(), now: time.Now}, config: cfg, cluster: c, words: newWords(cfg.Language), plane: c.plane, ask: c.ask,
 		shared: sentences.In(language(cfg.Language)),
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()
-	a.rights, a.forwards = newRights(), &forwards{}
+	a.rights = newRights()
 	return a
 }
 
 // run shows the console on a screen until quit or ctx ends. All goroutines have
 // ended when it returns.
 func (a *app) run(ctx context.Context, under tcell.Screen) error {
-	ctx, cancel := context.WithCancel(ctx)
+	a.life, a.quit = context.WithCancel(ctx)
 	defer a.work.Wait()
-	defer cancel()
-	a.ctx, a.quit = ctx, cancel
+	defer a.quit()
 
 	a.under, a.screen = under, newScreen(under)
 	a.tv.SetScreen(a.screen) // initialises it
@@ -109,11 +117,25 @@ func (a *app) run(ctx context.Context, under tcell.Screen) error {
 	}
 	p, _ := paletteOf(a.config.Theme)
 	a.wear(p)
+	a.tv.EnablePaste(true)
+	a.work.Go(func() {
+		<-a.life.Done()
+		for a.suspended.Load() { // tview must not be stopped while suspended
+			time.Sleep(20 * time.Millisecond)
+		}
+		a.tv.Stop()
+	})
+	a.begin()
+	a.askBackground(a.ctx)
+	return a.tv.Run()
+}
+
+// begin shows the app, which is fed until it is left.
+func (a *app) begin() {
+	a.ctx, a.leave = context.WithCancel(a.life)
+	ctx := a.ctx
 	a.build()
 	a.tv.SetInputCapture(a.capture)
-	a.tv.EnablePaste(true)
-
-	a.askBackground(ctx)
 	a.work.Go(func() { a.paint(ctx) })
 	a.work.Go(func() {
 		if err := a.feed.Run(ctx); err != nil {
@@ -121,15 +143,7 @@ func (a *app) run(ctx context.Context, under tcell.Screen) error {
 		}
 	})
 	a.work.Go(func() { a.discover(ctx) })
-	a.work.Go(func() {
-		<-ctx.Done()
-		for a.suspended.Load() { // tview must not be stopped while suspended
-			time.Sleep(20 * time.Millisecond)
-		}
-		a.tv.Stop()
-	})
 	a.start()
-	return a.tv.Run()
 }
 
 func (a *app) build() {

@@ -26,6 +26,13 @@ func scenes() []scene {
 			p.closeUp = "etcd"
 			a.replace(p)
 		}},
+		{[]string{"ctx", "context", "contexts"}, "the clusters of the kubeconfig; Enter changes to one", func(a *app, c command) {
+			if c.namespace != "" {
+				a.changeTo(c.namespace, "")
+				return
+			}
+			a.replace(a.newContexts())
+		}},
 		{[]string{"alias", "a", "aliases"}, "all kinds and their names", func(a *app, _ command) { a.replace(a.newAliases()) }},
 		{[]string{"portforward", "pf", "portforwards", "forwards"}, "the port-forwards that run", func(a *app, _ command) { a.replace(a.newForwards()) }},
 	}
@@ -61,6 +68,9 @@ func (a *app) keepPlace() {
 // carryOut does a line; place is what brings it back, if it shows something.
 func (a *app) carryOut(line string) (place string, ok bool) {
 	c := parseCommand(line)
+	if a.elsewhere(line, c) {
+		return "", true
+	}
 	switch c.word {
 	case "":
 		return "", true
@@ -91,14 +101,6 @@ func (a *app) carryOut(line string) (place string, ok bool) {
 	}
 	a.fail(fmt.Errorf("%s", a.words.say("no kind or command %q; Ctrl-A lists them", c.word)))
 	return "", false
-}
-
-// argumentsOf are what may follow a command as its nth word.
-func (a *app) argumentsOf(word string, _ int) []string {
-	if word == "theme" {
-		return themeNames()
-	}
-	return a.namespaces
 }
 
 // showKind opens the live table of a kind.

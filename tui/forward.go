@@ -132,12 +132,13 @@ func offer(p *corev1.Pod) string {
 }
 
 func (a *app) startForward(t target, ports string) {
-	ctx, stop := context.WithCancel(a.ctx)
+	ctx, stop := context.WithCancel(a.life)
 	f := &forward{id: string(uuid.NewUUID()), of: t, ports: ports, stop: stop, state: api.StateProgressing, text: "starting"}
 	a.forwards.add(f)
+	c := a.cluster
 	a.work.Go(func() {
 		defer stop()
-		err := a.cluster.forward(ctx, f)
+		err := c.forward(ctx, f)
 		if err != nil && ctx.Err() == nil {
 			f.set(api.StateError, err.Error())
 			a.post(func() { a.fail(fmt.Errorf("port-forward %s: %w", ports, err)) })

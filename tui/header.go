@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -65,7 +66,7 @@ func (h *header) lines() []headerLine {
 	}
 	return []headerLine{
 		{"Data", text, a.theme.state(state).Bold(true)},
-		{"Cluster", hostOf(a.config.REST) + "  " + a.facts.version, a.theme.strong},
+		{"Cluster", strings.TrimSpace(a.config.Context + "  " + hostOf(a.config.REST) + "  " + a.facts.version), a.theme.strong},
 		{"User", user, a.theme.text},
 		{"Space", namespace, a.theme.text},
 	}

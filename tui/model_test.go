@@ -260,7 +260,7 @@ func TestKeysDoNotClash(t *testing.T) {
 			t.Errorf("key %s of %s names no action: %s", b.key, b.scope, b.action)
 		}
 	}
-	a := &app{config: Config{}, theme: plainTheme()}
+	a := &app{desk: &desk{theme: plainTheme()}}
 	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}}
 	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "configmaps"}, kind{plural: "persistentvolumeclaims"}, kind{plural: "cronjobs", group: "batch"},
 		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {

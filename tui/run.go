@@ -17,6 +17,11 @@ type Config struct {
 	REST *rest.Config
 	// Rows serves the row protocol for an API server that does not.
 	Rows http.Handler
+	// Context is the name of REST's cluster where the user's kubeconfig has several;
+	// Contexts are all of them, and Connect leads to another. Both may be nil.
+	Context  string
+	Contexts func() ([]Context, error)
+	Connect  func(context string) (Connection, error)
 	// Namespace to begin with; empty is all.
 	Namespace string
 	// Command to begin with, as typed after ":"; empty is the pods.

@@ -74,6 +74,7 @@ type show struct {
 	screen tcell.SimulationScreen
 	feed   *fakeFeed
 	app    *app
+	left   bool // for another cluster: app is frozen
 
 	colours int // of the terminal; 0 is 256
 }
@@ -158,7 +159,11 @@ func (s *show) keys(keys ...any) {
 func (s *show) text() string {
 	s.t.Helper()
 	out := make(chan string, 1)
-	s.app.post(func() { out <- s.read() })
+	if read := func() { out <- s.read() }; s.left {
+		go s.app.tv.QueueUpdate(read)
+	} else {
+		s.app.post(read)
+	}
 	select {
 	case text := <-out:
 		return text

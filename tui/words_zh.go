@@ -3,7 +3,8 @@ package tui
 // traditionalChinese is the catalogue of zh-TW.
 func traditionalChinese() map[string]string {
 	return map[string]string{
-		"Data": "資料", "Cluster": "叢集", "User": "使用者", "Space": "命名空間", "all": "全部", "read only": "唯讀",
+		"this console shows one cluster only": "此主控台只顯示一個叢集",
+		"Data":                                "資料", "Cluster": "叢集", "User": "使用者", "Space": "命名空間", "all": "全部", "read only": "唯讀",
 		"live": "即時", "behind": "落後", "connecting": "連線中", "reconnecting": "重新連線中", "stale": "過時", "revision": "版本",
 		"loading…": "載入中…", "nothing matches the filter; Esc clears it": "沒有符合篩選的項目；Esc 清除", "there are none": "沒有項目",
 		"faults only": "僅異常", "help": "說明", "Keys and commands of %s": "%s 的按鍵與命令", "Not here": "不適用於此",

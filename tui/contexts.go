@@ -1,0 +1,96 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/api"
+	"orrery.dev/client"
+)
+
+// Context is a cluster that the user's kubeconfig knows, and whom one is there.
+type Context struct{ Name, Cluster, Server, User, Namespace string }
+
+// Connection is the way to the cluster of a context.
+type Connection struct {
+	Context string
+	REST    *rest.Config
+	Rows    http.Handler
+}
+
+// newContexts is the table of the contexts; Enter changes to one.
+func (a *app) newContexts() *tablePane {
+	current := a.config.Context
+	t := a.newList("contexts", []string{"Name", "Cluster", "Server", "User", "Namespace"}, 0, func(context.Context) ([]api.Row, error) {
+		all, err := a.contexts()
+		var rows []api.Row
+		for _, c := range all {
+			state := api.StateDone
+			if c.Name == current {
+				state = api.StateOK
+			}
+			rows = append(rows, listRow(state, c.Name, c.Cluster, c.Server, c.User, c.Namespace))
+		}
+		return rows, err
+	})
+	t.opens = func(name string) { a.changeTo(name, "") }
+	return t
+}
+
+func (a *app) contexts() ([]Context, error) {
+	if a.config.Contexts == nil {
+		return nil, errors.New(a.words.say("this console shows one cluster only"))
+	}
+	return a.config.Contexts()
+}
+
+// changeTo makes this the console of another context's cluster, which begins with
+// a command. Nothing is asked of the cluster before: one that cannot be reached is
+// shown as such.
+func (a *app) changeTo(name, command string) {
+	if a.config.Connect == nil {
+		a.fail(errors.New(a.words.say("this console shows one cluster only")))
+		return
+	}
+	a.async(func(context.Context) func() {
+		to, err := a.config.Connect(name)
+		var c *cluster
+		if err == nil {
+			c, err = newCluster(to.REST)
+		}
+		return func() {
+			if err != nil {
+				a.fail(fmt.Errorf("context %s: %w", name, err))
+				return
+			}
+			a.leaveFor(to, c, command)
+		}
+	})
+}
+
+// leaveFor gives the desk to an app of another cluster, so that nothing that was
+// begun in this one can act on that.
+func (a *app) leaveFor(to Connection, c *cluster, command string) {
+	cfg := a.config
+	cfg.Context, cfg.REST, cfg.Rows, cfg.Namespace, cfg.Command = to.Context, to.REST, to.Rows, "", command
+	next := newApp(cfg, c)
+	next.desk = a.desk
+	next.feed = client.NewStream(cfg.REST, cfg.Rows, next.dirty)
+	a.top().close()
+	a.leave()
+	next.begin()
+}
+
+// elsewhere changes to the context that a command names, if it is another one.
+func (a *app) elsewhere(line string, c command) bool {
+	if c.context == "" || c.context == a.config.Context {
+		return false
+	}
+	a.changeTo(c.context, strings.TrimSpace(strings.Replace(line, "@"+c.context, "", 1)))
+	return true
+}
