@@ -51,6 +51,8 @@ func looks() []look {
 		{name: "delete", keys: on(tcell.KeyCtrlD), await: []string{"shop/cart-5f6c8d-k9r2x"}},
 		{name: "drain", command: "nodes", keys: []any{"r"}, await: []string{"node-4", "emptyDir"}},
 		{name: "choose", then: func(a *app) { a.do("theme") }, await: []string{"deuteranopia"}},
+		{name: "aliases", command: "alias", await: []string{"deployments.apps"}},
+		{name: "editor", keys: on("e"), await: []string{"kind: Pod"}},
 		{name: "disconnected", then: func(a *app) {
 			f := a.feed.(*fakeFeed)
 			f.mu.Lock()
