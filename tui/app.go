@@ -62,7 +62,7 @@ type app struct {
 	words   words
 	shared  sentences.Words                        // what both faces say
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
-	ask     func(ctx context.Context, path string, query url.Values, answer any) error
+	ask     asker
 
 	stale   chan struct{}   // one slot: a frame is wanted
 	painted chan struct{}   // one slot: it was made
@@ -89,6 +89,9 @@ type app struct {
 	footer *footer
 	trail  trail
 }
+
+// asker gets one of the API server's own answers.
+type asker func(ctx context.Context, path string, query url.Values, answer any) error
 
 func newApp(cfg Config, c *cluster) *app {
 	if cfg.ASCII { // which has no other language
@@ -342,7 +345,7 @@ func (a *app) fail(err error)                { a.footer.say(true, err.Error()) }
 func (a *app) discover(ctx context.Context) {
 	wait := time.Second
 	for {
-		f, lists, err := a.cluster.survey(ctx)
+		f, lists, err := a.cluster.survey(ctx, a.ask)
 		if ctx.Err() != nil {
 			return
 		}
@@ -371,6 +374,11 @@ func (a *app) learn(f facts, ks kinds, err error) {
 	a.namespaces = f.namespaces
 	if pending := a.config.Command; pending != "" && len(a.stack) == 1 && !a.facts.seen {
 		a.retryCommand(pending)
+	}
+	if !a.facts.seen && f.confined && a.namespace == "" && len(f.namespaces) == 1 {
+		a.namespace = f.namespaces[0]
+		a.top().close()
+		a.top().open()
 	}
 	a.facts.seen = true
 }

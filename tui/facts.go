@@ -7,8 +7,11 @@ import (
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+
+	"orrery.dev/api"
 )
 
 // facts are what the header says of the cluster.
@@ -17,11 +20,12 @@ type facts struct {
 	version    string
 	user       string
 	namespaces []string
+	confined   bool // the user may list no namespaces: these are those that something may be seen in
 }
 
 // survey asks for the facts and the kinds. What the user may not see stays
 // empty; the error is the first that matters for working at all.
-func (c *cluster) survey(ctx context.Context) (facts, []*metav1.APIResourceList, error) {
+func (c *cluster) survey(ctx context.Context, ask asker) (facts, []*metav1.APIResourceList, error) {
 	var f facts
 	lists, err := discovery.ServerPreferredResources(c.find)
 	if len(lists) == 0 && err != nil {
@@ -41,7 +45,12 @@ func (c *cluster) survey(ctx context.Context) (facts, []*metav1.APIResourceList,
 		for _, ns := range all.Items {
 			f.namespaces = append(f.namespaces, ns.Name)
 		}
-		slices.Sort(f.namespaces)
+	} else if apierrors.IsForbidden(err) {
+		var mine api.Namespaces
+		if ask(ctx, api.NamespacesPath, nil, &mine) == nil {
+			f.namespaces, f.confined = mine.Names, true
+		}
 	}
+	slices.Sort(f.namespaces)
 	return f, lists, nil
 }

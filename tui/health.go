@@ -28,6 +28,7 @@ type health struct {
 	rate   map[string]float64
 	at     time.Time
 	found  *api.Troubles // nil if the API server does not tell
+	looked bool          // it was asked for them
 }
 
 // watchedKinds are what the overview counts, in the order in which it shows
@@ -97,7 +98,7 @@ func (h *health) askTroubles(ctx context.Context, troubles func() (*api.Troubles
 			found = nil
 		}
 		h.mu.Lock()
-		h.found = found
+		h.found, h.looked = found, true
 		h.mu.Unlock()
 		h.changed()
 		select {
@@ -153,6 +154,7 @@ type pulseState struct {
 	nodes      []gridRow
 	wrong      []problem
 	unread     bool // there may be troubles that the user may not see
+	settled    bool // everything has been told once
 }
 
 // part is a box of the control plane.
@@ -208,6 +210,18 @@ type problem struct {
 	trouble *api.Trouble
 }
 
+// id is what a problem is about, however it is worded.
+func (w problem) id() string {
+	about, _, _ := strings.Cut(w.text, " ")
+	switch {
+	case w.trouble != nil:
+		about = w.trouble.Object.Namespace + "/" + w.trouble.Object.Name
+	case w.row != nil:
+		about = w.row.Namespace + "/" + w.row.Name
+	}
+	return w.kind + " " + about
+}
+
 // maxProblems bounds the list of what is wrong; the tallies have the rest.
 const maxProblems = 200
 
@@ -219,6 +233,7 @@ func (h *health) state(link client.Link, now time.Time) pulseState {
 		s.etcd = append(s.etcd, member{m, h.rate[m.ID]})
 	}
 	found := h.found
+	s.settled = h.asked && h.looked
 	h.mu.Unlock()
 	for _, m := range s.etcd {
 		if m.state() != api.StateOK {
@@ -232,6 +247,7 @@ func (h *health) state(link client.Link, now time.Time) pulseState {
 	}
 	for _, v := range watchedKinds() {
 		snap := h.tables[v.Resource].snapshot(now)
+		s.settled = s.settled && !snap.loading
 		s.counts = append(s.counts, tally{v.Resource, snap.total, snap.counts, snap.fault})
 		if v.Resource == "nodes" {
 			s.nodes = snap.rows

@@ -368,3 +368,29 @@ func TestCatalogue(t *testing.T) {
 		t.Errorf("en: %q", got)
 	}
 }
+
+func TestProblemsKeepTheirKeys(t *testing.T) {
+	of := func(names ...string) (out []problem) {
+		for _, n := range names {
+			out = append(out, problem{kind: "pods", row: &api.Row{Name: n}})
+		}
+		return out
+	}
+	var d numbered
+	for _, step := range []struct {
+		there []problem
+		want  string
+	}{
+		{of("b", "c"), "b c"},
+		{of("a", "c", "b"), "b c a"}, // a is worse, and comes last
+		{of("c", "d"), "d c"},        // d takes the key of what is gone
+		{of("1", "2", "3", "4", "5", "6", "7", "8", "c"), "1 c 2 3 4 5 6 7 8"},
+		{of("0", "1", "2", "3", "4", "5", "6", "7", "8", "c"), "1 c 2 3 4 5 6 7 8"}, // all are taken
+	} {
+		d.give(step.there)
+		got := strings.TrimSpace(strings.ReplaceAll(strings.Join(d[:], " "), "pods /", ""))
+		if got != step.want {
+			t.Errorf("keys %q, want %q", got, step.want)
+		}
+	}
+}

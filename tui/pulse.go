@@ -19,9 +19,32 @@ type pulse struct {
 	app   *app
 	model *health
 	now   pulseState
+	keys  numbered
 	at    int
 	top   int
 	stop  func()
+}
+
+// numbered are the problems that the keys 1 to 9 open. One keeps its key for as long
+// as it is there, whatever is found besides.
+type numbered [9]string
+
+// give frees the keys of what is gone, and gives free ones to what has none.
+func (d *numbered) give(problems []problem) {
+	var ids []string
+	for _, w := range problems {
+		ids = append(ids, w.id())
+	}
+	for i, id := range d {
+		if !slices.Contains(ids, id) {
+			d[i] = ""
+		}
+	}
+	for _, id := range ids {
+		if free := slices.Index(d[:], ""); free >= 0 && !slices.Contains(d[:], id) {
+			d[free] = id
+		}
+	}
 }
 
 func newPulse(a *app) *pulse {
@@ -36,8 +59,23 @@ func (p *pulse) open()            { p.stop = p.model.open(p.app) }
 func (p *pulse) close()           { p.stop() }
 
 func (p *pulse) refresh(now time.Time) {
+	chosen := ""
+	if p.at < len(p.now.wrong) {
+		chosen = p.now.wrong[p.at].id()
+	}
 	p.now = p.model.state(p.app.feed.Link(), now)
+	if i := p.find(chosen); i >= 0 && p.at > 0 {
+		p.at = i
+	}
+	if p.now.settled {
+		p.keys.give(p.now.wrong)
+	}
 	p.at = max(min(p.at, len(p.now.wrong)-1), 0)
+}
+
+// find is the place of a problem in the list, or -1.
+func (p *pulse) find(id string) int {
+	return slices.IndexFunc(p.now.wrong, func(w problem) bool { return w.id() == id })
 }
 
 // enter opens the object that is wrong.
@@ -189,8 +227,8 @@ func (p *pulse) problems(c *cursor) {
 			style = t.chosen
 		}
 		number := " "
-		if i < 9 {
-			number = fmt.Sprint(i + 1) // the key that opens it
+		if key := slices.Index(p.keys[:], w.id()); key >= 0 {
+			number = fmt.Sprint(key + 1) // the key that opens it
 		}
 		about, text := p.tell(w)
 		c.line(span{fitText(number+" "+glyphOf(w.state)+" "+fitText(w.kind, 14)+" "+fitText(about, 28)+" "+text, c.w), style})

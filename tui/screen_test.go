@@ -15,7 +15,9 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 	authzv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -295,6 +297,22 @@ func TestCommandsAreWalked(t *testing.T) {
 	s.await("nodes[4]")
 	s.keys(":", "pods app=(", tcell.KeyEnter)
 	s.await("-l app=(:")
+}
+
+func TestT36WhoMayListNoNamespacesLandsInTheirs(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30, func(a *app) {
+		a.cluster.kube.(*fake.Clientset).PrependReactor("list", "namespaces", func(kubetesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", nil)
+		})
+		a.ask = func(_ context.Context, path string, _ url.Values, answer any) error {
+			if mine, ok := answer.(*api.Namespaces); ok && path == api.NamespacesPath {
+				mine.Names = []string{"shop"}
+				return nil
+			}
+			return errors.New("this server does not tell")
+		}
+	})
+	s.await("pods(shop)[4]", "<1> shop")
 }
 
 func TestDeleteAsksAndCancelIsTheDefault(t *testing.T) {

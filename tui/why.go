@@ -227,8 +227,9 @@ func whyActions() []action {
 	}
 	for i := range 9 {
 		list = append(list, action{name: fmt.Sprintf("problem-%d", i+1), help: "open the problem with this number", on: []string{"pulse"}, run: func(a *app, _ call) {
-			if p := a.top().(*pulse); i < len(p.now.wrong) {
-				p.at = i
+			p := a.top().(*pulse)
+			if at := p.find(p.keys[i]); p.keys[i] != "" && at >= 0 {
+				p.at = at
 				p.enter()
 			}
 		}})
