@@ -254,7 +254,7 @@ func TestScreensOfTheWhole(t *testing.T) {
 	s.keys(tcell.KeyRight, tcell.KeyRight, tcell.KeyRight, tcell.KeyEnter)
 	golden(t, "map_etcd", s.await("no route to host", "committed 20", "writes    0.0/s"))
 	s.keys(":", "pulse", tcell.KeyEnter)
-	golden(t, "pulse", s.await("etcd three", "connection refused", "CrashLoopBackOff"))
+	golden(t, "pulse", s.await("1 ✗ etcd", "etcd three", "connection refused", "CrashLoopBackOff"))
 }
 
 func TestFilterAndCommandByKeys(t *testing.T) {
