@@ -51,7 +51,7 @@ func bindings() []binding {
 		{"cronjobs.batch", "t", "trigger"}, {"cronjobs.batch", "s", "suspend-cronjob"},
 		{"nodes", "c", "cordon"}, {"nodes", "u", "uncordon"}, {"nodes", "r", "drain"},
 		{"secrets", "x", "decode"}, {"secrets", "u", "used-by"}, {"configmaps", "u", "used-by"}, {"serviceaccounts", "u", "used-by"},
-		{"persistentvolumeclaims", "u", "used-by"},
+		{"persistentvolumeclaims", "u", "used-by"}, {"priorityclasses.scheduling.k8s.io", "u", "used-by"},
 		{"namespaces", "u", "use"},
 
 		{"text", "n", "next-match"}, {"text", "N", "previous-match"}, {"text", "c", "copy-text"}, {"text", "w", "wrap"},

@@ -30,8 +30,11 @@ func (a *app) showUsedBy(t target) {
 
 // uses says whether pods of a spec use an object of their namespace.
 func uses(spec *corev1.PodSpec, plural, name string) bool {
-	if plural == "serviceaccounts" {
+	switch plural {
+	case "serviceaccounts":
 		return spec.ServiceAccountName == name
+	case "priorityclasses":
+		return spec.PriorityClassName == name
 	}
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return volumeUses(v, plural, name) }) ||
 		slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return containerUses(c, plural, name) }) ||
