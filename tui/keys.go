@@ -60,7 +60,7 @@ func bindings() []binding {
 		{"editor", "ctrl-s", "save"}, {"editor", "F2", "save"}, {"editor", "ctrl-f", "search"}, {"editor", "F3", "next-found"},
 		{"editor", "esc", "cancel-edit"}, {"editor", "ctrl-c", "cancel-edit"},
 		{"log", "0", "tail"}, {"log", "1", "head"}, {"log", "2", "since-1m"}, {"log", "3", "since-5m"}, {"log", "4", "since-15m"},
-		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
+		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "G", "now"}, {"log", "End", "now"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
 		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
 		{"log", "p", "previous"}, {"log", "n", "next-match"}, {"log", "N", "previous-match"}, {"log", "x", "filter-log"},
 		{"pulse", "enter", "enter"}, {"map", "enter", "enter"}, {"pulse", "W", "why"}, {"why", "m", "copy-mend"},

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -19,7 +20,8 @@ type lines struct {
 	dropped int // lines that went because of limit
 	filter  *regexp.Regexp
 	inverse bool
-	match   []int // numbers of the lines that the filter keeps, if there is one
+	match   []int                    // numbers of the lines that the filter keeps, if there is one
+	view    func(line string) string // how a line is shown; nil is as it is
 }
 
 func newLines(limit int, changed func()) *lines { return &lines{limit: limit, changed: changed} }
@@ -30,7 +32,7 @@ func (l *lines) add(more ...string) {
 	for _, line := range more {
 		l.text = append(l.text, line)
 		l.bytes += len(line) + 1
-		if l.filter != nil && l.filter.MatchString(stripANSI(line)) != l.inverse {
+		if l.filter != nil && l.keepsLocked(line) {
 			l.match = append(l.match, l.first+len(l.text)-1)
 		}
 	}
@@ -63,16 +65,49 @@ func (l *lines) set(text []string) {
 // keep shows only the lines that expr matches, or does not; nil shows all.
 func (l *lines) keep(expr *regexp.Regexp, inverse bool) {
 	l.mu.Lock()
-	l.filter, l.inverse, l.match = expr, inverse, nil
-	if expr != nil {
-		for i, line := range l.text {
-			if expr.MatchString(stripANSI(line)) != inverse {
-				l.match = append(l.match, l.first+i)
-			}
-		}
-	}
+	l.filter, l.inverse = expr, inverse
+	l.sieveLocked()
 	l.mu.Unlock()
 	l.changed()
+}
+
+// show changes how lines are shown, and with it what a filter sees of them.
+func (l *lines) show(view func(line string) string) {
+	l.mu.Lock()
+	l.view = view
+	l.sieveLocked()
+	l.mu.Unlock()
+	l.changed()
+}
+
+func (l *lines) sieveLocked() {
+	l.match = nil
+	if l.filter == nil {
+		return
+	}
+	for i, line := range l.text {
+		if l.keepsLocked(line) {
+			l.match = append(l.match, l.first+i)
+		}
+	}
+}
+
+func (l *lines) keepsLocked(line string) bool {
+	return strings.HasPrefix(line, dividerHead) || l.filter.MatchString(stripANSI(l.shownLocked(line))) != l.inverse
+}
+
+func (l *lines) shownLocked(line string) string {
+	if l.view == nil {
+		return line
+	}
+	return l.view(line)
+}
+
+// end is the number that the next line will have.
+func (l *lines) end() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first + len(l.text)
 }
 
 // size is how many lines there are to show, and how many were dropped.
@@ -98,7 +133,7 @@ func (l *lines) at(i int) (line string, number int) {
 	if i < 0 || i >= len(l.text) {
 		return "", 0
 	}
-	return l.text[i], l.first + i
+	return l.shownLocked(l.text[i]), l.first + i
 }
 
 // all is everything shown.

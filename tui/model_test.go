@@ -84,7 +84,8 @@ func TestFaultsOnlyAndWide(t *testing.T) {
 	}
 }
 
-func TestSortIsAPersonsOrder(t *testing.T) {
+// T22: ages, quantities and numbers are compared by value.
+func TestT22SortIsAPersonsOrder(t *testing.T) {
 	cells := []string{"web-10", "web-9", "2", "10", "1Gi", "512Mi", "1/3", "2/3", "3 (5m ago)", "a"}
 	slices.SortFunc(cells, compareCells)
 	if got := strings.Join(cells, " | "); got != "1/3 | 2 | 2/3 | 3 (5m ago) | 10 | 512Mi | 1Gi | a | web-9 | web-10" {
@@ -102,7 +103,8 @@ func TestSortIsAPersonsOrder(t *testing.T) {
 	}
 }
 
-func TestDeltasAndBreaks(t *testing.T) {
+// T17: after a list anew, what is not in it is gone.
+func TestT17DeltasAndBreaks(t *testing.T) {
 	m := podModel()
 	m.tell(api.Tell{Type: "rows", Revision: "6", Live: true, Rows: []api.Row{podRow("data", "db-0", "Running", api.StateOK)}, Gone: []string{"shop/web-9"}})
 	s := m.snapshot(testNow)
@@ -302,7 +304,7 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
-func TestLinesDropTheOldestAndCount(t *testing.T) {
+func TestT26LinesDropTheOldestAndCount(t *testing.T) {
 	l := newLines(20, func() {})
 	l.add("aaaaaaaaa", "bbbbbbbbb", "ccccccccc")
 	if n, dropped := l.size(); n != 2 || dropped != 1 {
@@ -392,5 +394,65 @@ func TestProblemsKeepTheirKeys(t *testing.T) {
 		if got != step.want {
 			t.Errorf("keys %q, want %q", got, step.want)
 		}
+	}
+}
+
+// T20: beside kubectl's word stands how many containers failed.
+func TestT20FailedContainersAreTold(t *testing.T) {
+	for language, want := range map[string]string{"": "Completed (1 of 2 containers failed)", "zh_TW": "Completed (2 個容器中有 1 個失敗)"} {
+		m := podModel()
+		m.words = newWords(language)
+		row := podRow("shop", "half", "Completed", api.StateWarning)
+		row.Failed = "1/2"
+		m.tell(api.Tell{Type: "rows", Revision: "6", Live: true, Rows: []api.Row{row}})
+		m.show(func(v *view) { v.filter = "half" })
+		if got := m.snapshot(testNow).rows[0].cells[2]; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// T22: what has no value comes last in either order, and equals keep the order
+// of their names.
+func TestT22AbsentValuesAreLastAndEqualsStable(t *testing.T) {
+	m := newRows(func() {})
+	m.tell(api.Tell{Type: "columns", Columns: []api.RowColumn{{Name: "Name", Type: "string"}, {Name: "CPU", Type: "string"}}})
+	var rows []api.Row
+	for name, cpu := range map[string]string{"a": "n/a", "b": "20m", "c": "100m", "d": "<none>", "e": "20m", "f": "3"} {
+		rows = append(rows, api.Row{UID: name, Name: name, Cells: []any{name, cpu}})
+	}
+	m.tell(api.Tell{Type: "rows", Reset: true, Revision: "1", Live: true, Rows: rows})
+	for _, want := range []struct {
+		descending bool
+		order      string
+	}{{false, "b e c f a d"}, {true, "f c b e a d"}} {
+		m.show(func(v *view) { v.sortBy, v.descending = "cpu", want.descending })
+		if got := shownNames(m.snapshot(testNow)); got != want.order {
+			t.Errorf("descending %v: %s, want %s", want.descending, got, want.order)
+		}
+	}
+}
+
+// T47: what hangs on keys that terminals and multiplexers swallow can be done
+// without them: by another key of the same pane, and by name.
+func TestT47NoActionNeedsAKeyThatIsSwallowed(t *testing.T) {
+	swallowed := map[string]bool{"shift-left": true, "shift-right": true, "ctrl-space": true, "ctrl-s": true, "ctrl-q": true, "F1": true, "F11": true}
+	all := bindings()
+	for _, b := range all {
+		if !swallowed[b.key] && !strings.HasPrefix(b.key, "alt-") {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(other binding) bool {
+			return other.action == b.action && other.scope == b.scope && !swallowed[other.key]
+		}) {
+			t.Errorf("%s of %s is only on %s", b.action, b.scope, b.key)
+		}
+	}
+}
+
+// T46: several namespaces at once.
+func TestT46CommandOfSeveralNamespaces(t *testing.T) {
+	if c := parseCommand("pods shop,data app=x"); c.namespace != "shop,data" || c.labels != "app=x" {
+		t.Errorf("%+v", c)
 	}
 }

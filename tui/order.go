@@ -27,6 +27,15 @@ func compareCells(a, b string) int {
 	return natural(a, b)
 }
 
+// absent is 1 for a cell that has no value to compare.
+func absent(cell string) int {
+	switch cell {
+	case "", "-", "n/a", "<none>", "<unknown>", "<unset>":
+		return 1
+	}
+	return 0
+}
+
 var unitSizes = map[string]float64{
 	"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60, "%": 1,

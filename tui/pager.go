@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 type pager struct {
 	*tview.Box
 	theme  *theme
+	words  words
 	lines  *lines
 	paint  func(line string) []span // of one line; nil is by its ANSI colours
 	top    int                      // place of the first line shown
@@ -25,8 +25,8 @@ type pager struct {
 	found  int // place of the match gone to last, -1 if none
 }
 
-func newPager(t *theme, l *lines) *pager {
-	return &pager{Box: tview.NewBox(), theme: t, lines: l, found: -1}
+func newPager(a *app, l *lines) *pager {
+	return &pager{Box: tview.NewBox(), theme: a.theme, words: a.words, lines: l, found: -1}
 }
 
 // Draw implements tview.Primitive.
@@ -38,7 +38,7 @@ func (p *pager) Draw(s tcell.Screen) {
 	}
 	n, dropped := p.lines.size()
 	if dropped > 0 {
-		text := fmt.Sprintf("… %d lines dropped", dropped)
+		text := "… " + p.words.say("%d lines dropped", dropped)
 		drawFit(s, x, y, w, text, false, p.theme.state("warning"))
 		y, h = y+1, h-1
 	}

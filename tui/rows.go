@@ -18,6 +18,7 @@ import (
 // concurrent use.
 type rows struct {
 	changed func()
+	words   words // for what is shown beside kubectl's own words
 
 	mu       sync.Mutex // protects the fields below
 	columns  []api.RowColumn
@@ -193,6 +194,9 @@ func (m *rows) collect(s *snapshot, f filter, now time.Time) {
 		}
 		for i := range texts {
 			texts[i] = cellText(m.columns[i], r, i, now)
+			if failed, all, ok := strings.Cut(r.Failed, "/"); ok && m.columns[i].Name == "Status" {
+				texts[i] += " (" + m.words.say("%s of %s containers failed", failed, all) + ")"
+			}
 		}
 		if f.keep != nil && !f.keep(r, texts) {
 			continue
@@ -268,18 +272,22 @@ func (m *rows) sort(s *snapshot) {
 	}
 	age := strings.EqualFold(m.want.sortBy, "age")
 	times := by >= 0 && (s.columns[by].name == "LAST SEEN" || s.columns[by].name == "DURATION")
+	turn := 1
+	if m.want.descending {
+		turn = -1
+	}
 	slices.SortFunc(s.rows, func(a, b gridRow) int {
 		c := 0
 		switch {
 		case age:
-			c = b.row.Created.Compare(a.row.Created)
+			c = turn * b.row.Created.Compare(a.row.Created)
+		case by < 0:
+		case absent(a.cells[by])+absent(b.cells[by]) > 0: // last, whichever the order
+			c = absent(a.cells[by]) - absent(b.cells[by])
 		case times:
-			c = compareAges(a.cells[by], b.cells[by])
-		case by >= 0:
-			c = compareCells(a.cells[by], b.cells[by])
-		}
-		if m.want.descending {
-			c = -c
+			c = turn * compareAges(a.cells[by], b.cells[by])
+		default:
+			c = turn * compareCells(a.cells[by], b.cells[by])
 		}
 		if c == 0 {
 			c = natural(a.row.Namespace, b.row.Namespace)

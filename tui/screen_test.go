@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -315,7 +318,8 @@ func TestT36WhoMayListNoNamespacesLandsInTheirs(t *testing.T) {
 	s.await("pods(shop)[4]", "<1> shop")
 }
 
-func TestDeleteAsksAndCancelIsTheDefault(t *testing.T) {
+// T38, T40: nothing is destroyed unasked.
+func TestT38DeleteAsksAndCancelIsTheDefault(t *testing.T) {
 	s := newShow(t, Config{}, 100, 30)
 	s.await("db-0")
 	s.screen.InjectKey(tcell.KeyCtrlD, 0, tcell.ModCtrl)
@@ -350,7 +354,8 @@ func TestRightsAreTold(t *testing.T) {
 	s.await("can shop", "deployments.apps", "get,list", "a webhook decides more")
 }
 
-func TestBreakIsVisibleAndNothingIsLost(t *testing.T) {
+// T16: a connection that breaks is told of, keys work on, and nothing is lost.
+func TestT16BreakIsVisibleAndNothingIsLost(t *testing.T) {
 	s := newShow(t, Config{}, 100, 30)
 	s.await("live", "db-0")
 	s.feed.mu.Lock()
@@ -417,4 +422,121 @@ type countingScreen struct {
 func (c *countingScreen) Put(x, y int, s string, style tcell.Style) (string, int) {
 	c.puts++
 	return c.SimulationScreen.Put(x, y, s, style)
+}
+
+// T39: what is done to many is done to exactly those marked rows that are
+// visible.
+func TestT39MarkedRowsThatTheFilterHidesAreLeftAlone(t *testing.T) {
+	s := newShow(t, Config{}, 100, 30)
+	s.await("db-0")
+	s.keys("    ") // marks all four
+	s.keys("/", "shop", tcell.KeyEnter)
+	s.await("pods(all)[2/4] /shop")
+	s.app.post(func() {
+		var on []string
+		for _, r := range s.app.top().(*tablePane).targets() {
+			on = append(on, r.row.Name)
+		}
+		if got := strings.Join(on, " "); got != "web-9 節點-測試" {
+			t.Errorf("acts on %s", got)
+		}
+	})
+	s.text()
+}
+
+// T38, T40: every action that destroys asks first, and what takes much down with
+// it wants its name typed.
+func TestT38EveryActionThatDestroysAsks(t *testing.T) {
+	allowed := func(a *app) {
+		a.cluster.kube.(*fake.Clientset).PrependReactor("create", "selfsubjectaccessreviews", func(kubetesting.Action) (bool, runtime.Object, error) {
+			return true, &authzv1.SelfSubjectAccessReview{Status: authzv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+		})
+	}
+	for _, c := range []struct {
+		view  string
+		key   any
+		typed bool
+	}{{"pods", tcell.KeyCtrlD, false}, {"pods", tcell.KeyCtrlK, false}, {"deploy", "r", false}, {"nodes", "r", false}, {"nodes", tcell.KeyCtrlD, true}, {"namespaces", tcell.KeyCtrlD, true}} {
+		s := newShow(t, Config{Command: c.view}, 100, 30, allowed)
+		s.await("db-0")
+		if key, ok := c.key.(tcell.Key); ok {
+			s.screen.InjectKey(key, 0, tcell.ModCtrl)
+		} else {
+			s.keys(c.key)
+		}
+		got := s.await("Cancel")
+		if typed := strings.Contains(got, "to confirm"); typed != c.typed {
+			t.Errorf("%s of %s asks for a name: %v\n%s", c.key, c.view, typed, got)
+		}
+		s.app.post(func() { s.app.closeDialog() })
+		s.text()
+		for _, act := range s.app.cluster.kube.(*fake.Clientset).Actions() {
+			if act.GetVerb() == "delete" || act.GetVerb() == "patch" || act.GetVerb() == "update" {
+				t.Errorf("%s of %s does %s %s unasked", c.key, c.view, act.GetVerb(), act.GetResource().Resource)
+			}
+		}
+	}
+}
+
+// T46: several namespaces at once, by name or by marking them.
+func TestT46SeveralNamespaces(t *testing.T) {
+	s := newShow(t, Config{}, 110, 30)
+	s.await("db-0")
+	s.keys(":", "pods shop,data", tcell.KeyEnter)
+	s.await("pods(shop,data)[4]", "NAMESPACE")
+	s.keys(":", "namespaces", tcell.KeyEnter)
+	s.await("namespaces[4]")
+	s.keys("  u")
+	s.await("pods(app[red]x,db-0)[4]")
+	s.feed.mu.Lock()
+	last := s.feed.views[len(s.feed.views)-1]
+	s.feed.mu.Unlock()
+	if got := strings.Join(last.Namespaces, " "); got != "app[red]x db-0" {
+		t.Errorf("asks for %s", got)
+	}
+}
+
+// T35: an API server that never answers blocks no key and ends nothing.
+func TestT35NoKeyWaitsForTheServer(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client left
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	s := newShow(t, Config{}, 110, 40, func(a *app) {
+		c, err := newCluster(&rest.Config{Host: silent.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.cluster, a.ask = c, c.ask
+		a.plane = c.plane
+		a.config.REST = c.config
+	})
+	s.await("db-0")
+	leaves := map[string]bool{"quit": true, "suspend": true, "edit": true}
+	for _, view := range []string{"pods", "deploy", "nodes", "services", "namespaces", "pulse", "map"} {
+		s.keys(":", view, tcell.KeyEnter)
+		s.text()
+		for name := range s.app.actions {
+			if leaves[name] {
+				continue
+			}
+			s.app.post(func() {
+				began := time.Now()
+				s.app.do(name)
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("%s in %s took %s", name, view, took)
+				}
+				if s.app.dialogOpen() {
+					s.app.closeDialog()
+				}
+				for s.app.back() {
+				}
+			})
+		}
+		s.keys(tcell.KeyEscape) // out of the prompt that the last may have opened
+		s.text()
+	}
+	s.keys(":", "pods", tcell.KeyEnter)
+	s.await("pods(", "db-0")
 }

@@ -66,17 +66,49 @@ func (a *app) terminal(t target, sub string, options any) {
 		return
 	}
 	a.aside(func() error {
-		return a.lend(func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error {
-			fmt.Fprintf(tty, "%s %s: exit or ctrl-d comes back\r\n", sub, t)
-			err := executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: tty, Stdout: tty, Tty: true, TerminalSizeQueue: sizes})
+		for said := false; ; {
+			err := a.lend(func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error {
+				fmt.Fprintf(tty, "%s %s: %s\r\n", sub, t, a.words.say("exit or ctrl-d comes back"))
+				out := &heard{Writer: tty}
+				defer func() { said = said || out.anything }()
+				return executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: tty, Stdout: out, Tty: true, TerminalSizeQueue: sizes})
+			})
 			var code utilexec.CodeExitError
-			if errors.As(err, &code) { // the last command of the shell, not ours, went wrong
+			switch {
+			case errors.As(err, &code): // the last command of the shell, not ours, went wrong
 				a.note("exit code %d", code.Code)
 				return nil
+			case err == nil || !said || a.ctx.Err() != nil:
+				return err
+			case !a.connectAgain(err):
+				return nil
 			}
-			return err
-		})
+		}
 	})
+}
+
+// connectAgain says below what a session showed why it broke, and whether the
+// user wants another.
+func (a *app) connectAgain(why error) (yes bool) {
+	_ = a.lend(func(tty io.ReadWriter, _ remotecommand.TerminalSizeQueue) error {
+		fmt.Fprintf(tty, "\r\n── %s ── %s ──\r\n", oneLine(why.Error()), a.words.say("r connects again, any other key goes back"))
+		key := make([]byte, 8)
+		n, err := tty.Read(key)
+		yes = err == nil && string(key[:n]) == "r"
+		return err
+	})
+	return yes
+}
+
+// heard notes whether anything was written.
+type heard struct {
+	io.Writer
+	anything bool
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.anything = true
+	return h.Writer.Write(p)
 }
 
 // executor speaks websocket, and SPDY to servers that don't.

@@ -33,6 +33,7 @@ type origin struct{ name, namespace string }
 func newTable(a *app, k kind) *tablePane {
 	t := &tablePane{grid: newGrid(a.theme), app: a, kind: k}
 	t.model = newRows(a.dirty)
+	t.model.words = a.words
 	if k.plural == "events" { // the newest is what one looks for
 		t.model.want.sortBy = "last seen"
 	}

@@ -35,7 +35,7 @@ type textPane struct {
 
 func newText(a *app, name string, load func(ctx context.Context) ([]string, error)) *textPane {
 	t := &textPane{app: a, name: name, load: load, scope: []string{"text"}}
-	t.pager = newPager(a.theme, newLines(0, func() {}))
+	t.pager = newPager(a, newLines(0, func() {}))
 	t.wrap = true
 	t.SetBorder(true).SetBorderStyle(a.theme.border)
 	t.SetBorderPadding(0, 0, 1, 1)
