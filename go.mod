@@ -50,7 +50,6 @@ require (
 require (
 	github.com/alexflint/go-filemutex v1.3.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
-	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/knftables v0.0.22 // indirect
 )
 

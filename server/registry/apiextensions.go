@@ -1,24 +1,17 @@
 package registry
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	definitionvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"orrery.dev/api"
 )
-
-type crd = apiextensionsv1.CustomResourceDefinition
 
 func apiextensionsKinds() []*Kind {
 	parts := halves[crd]{counted: true}
@@ -38,49 +31,6 @@ func apiextensionsKinds() []*Kind {
 	}.erase(apiextensionsv1.SchemeGroupVersion)}
 }
 
-// definitionName checks the name of a definition: its plural and its group.
-func definitionName(c *crd) func(name string, prefix bool) []string {
-	return func(name string, prefix bool) []string {
-		bad := validation.NameIsDNSSubdomain(name, prefix)
-		if name != c.Spec.Names.Plural+"."+c.Spec.Group {
-			bad = append(bad, `must be spec.names.plural+"."+spec.group`)
-		}
-		return bad
-	}
-}
-
-// validateDefinition names the faults of a CustomResourceDefinition: those that the
-// library of schemas knows.
-func validateDefinition(c, old *crd) field.ErrorList {
-	return inner(c, old, definitionvalidation.ValidateCustomResourceDefinition, definitionvalidation.ValidateCustomResourceDefinitionUpdate)
-}
-
-// validateDefinitionStatus names the faults of a definition with a new status.
-func validateDefinitionStatus(c, old *crd) field.ErrorList {
-	return inner(c, old, nil, definitionvalidation.ValidateUpdateCustomResourceDefinitionStatus)
-}
-
-type innerDefinition = apiextensions.CustomResourceDefinition
-
-// inner checks definitions in the library's own form: what all versions have in common
-// is in the spec itself there, so that the only version's schema is spec.validation.
-func inner(c, old *crd, create func(context.Context, *innerDefinition) field.ErrorList, update func(ctx context.Context, c, old *innerDefinition) field.ErrorList) field.ErrorList {
-	now, err := innerOf(c)
-	if err == nil && old == nil {
-		return create(context.Background(), now)
-	}
-	before, oldErr := innerOf(old)
-	if err = errors.Join(err, oldErr); err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
-	}
-	return update(context.Background(), now, before)
-}
-
-func innerOf(c *crd) (*innerDefinition, error) {
-	out := &innerDefinition{}
-	return out, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), out, nil)
-}
-
 // warnDefinition tells formats that the server doesn't know, and sets of what can't
 // be told apart, unless they were there before.
 func warnDefinition(c, old *apiextensionsv1.CustomResourceDefinition) []string {
@@ -92,12 +42,12 @@ func warnDefinition(c, old *apiextensionsv1.CustomResourceDefinition) []string {
 }
 
 func definitionWarnings(c *apiextensionsv1.CustomResourceDefinition) []string {
-	now, err := innerOf(c)
+	now, err := inner(c)
 	if err != nil {
 		return nil // told by validation
 	}
 	var formats, sets []string
-	visit := func(s *apiextensions.JSONSchemaProps) bool {
+	eachSchema(&now.Spec, func(s *schemaProps) {
 		if s.Format != "" {
 			known := &spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}
 			for _, f := range schemavalidation.GetUnrecognizedFormats(known, environment.DefaultCompatibilityVersion()) {
@@ -107,15 +57,30 @@ func definitionWarnings(c *apiextensionsv1.CustomResourceDefinition) []string {
 		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil && (s.Items.Schema.Type == "object" || s.Items.Schema.Type == "array") {
 			sets = append(sets, fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", s.Items.Schema.Type))
 		}
-		return false
-	}
-	for _, v := range append(now.Spec.Versions, apiextensions.CustomResourceDefinitionVersion{Schema: now.Spec.Validation}) {
-		if v.Schema != nil {
-			definitionvalidation.SchemaHas(v.Schema.OpenAPIV3Schema, visit)
-		}
-	}
+	})
 	slices.Sort(sets)
 	return append(formats, slices.Compact(sets)...)
+}
+
+// eachSchema calls visit with the schemas of a definition and all they have inside.
+func eachSchema(s *definitionSpec, visit func(*schemaProps)) {
+	roots := []*apiextensions.CustomResourceValidation{s.Validation}
+	for _, v := range s.Versions {
+		roots = append(roots, v.Schema)
+	}
+	for _, r := range roots {
+		if hasSchema(r) {
+			visitSchema(r.OpenAPIV3Schema, visit)
+		}
+	}
+}
+
+func visitSchema(s *schemaProps, visit func(*schemaProps)) {
+	if s == nil {
+		return
+	}
+	visit(s)
+	(&schemaCheck{}).parts(s, schemaPlace{}, func(s *schemaProps, _ schemaPlace) { visitSchema(s, visit) })
 }
 
 // noteStored adds the storage version to those that may be in etcd.

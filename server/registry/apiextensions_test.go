@@ -1,10 +1,14 @@
 package registry
 
 import (
+	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 func widgetDefinition() *crd {
@@ -66,6 +70,9 @@ func TestDefinitionFaults(t *testing.T) {
 		c.change(obj)
 		made := write(t, k, obj, nil)
 		errs := k.Validate(made, nil)
+		for _, bad := range k.NameRule(made)(made.Name, false) {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), made.Name, bad))
+		}
 		if name == "two stored" { // and one of them was not before
 			errs = errs[:1]
 		}
@@ -73,8 +80,79 @@ func TestDefinitionFaults(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", name, errs, c.want)
 		}
 	}
+	broken := widgetDefinition()
+	broken.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.nothing"}}
+	broken.Spec.Names.Singular, broken.Spec.Names.ListKind = "widget", "WidgetList"
+	if errs := validateDefinition(broken.DeepCopy(), broken); len(errs) > 0 {
+		t.Errorf("a schema that was there before: %v", errs)
+	}
 	made := write(t, k, widgetDefinition(), nil)
 	if len(made.Status.StoredVersions) != 1 || made.Spec.Names.ListKind != "WidgetList" || made.Generation != 1 {
 		t.Errorf("created: %+v", made)
+	}
+}
+
+// TestSchemaFaults gives the schema of a field "x" of a version.
+func TestSchemaFaults(t *testing.T) {
+	const few = 10
+	text := schemaProps{Type: "string"}
+	limited := func(s schemaProps) *schemaProps { s.MaxLength = ptr.To[int64](few); return &s }
+	listOf := func(s *schemaProps, kind string, most *int64, keys ...string) schemaProps {
+		list := schemaProps{Type: "array", Items: &apiextensions.JSONSchemaPropsOrArray{Schema: s}, MaxItems: most, XListMapKeys: keys}
+		if kind != "" {
+			list.XListType = &kind
+		}
+		return list
+	}
+	ruled := func(s schemaProps, rules ...apiextensions.ValidationRule) schemaProps {
+		s.XValidations = rules
+		return s
+	}
+	rule := func(r string) apiextensions.ValidationRule { return apiextensions.ValidationRule{Rule: r} }
+	pair := func(key schemaProps, required ...string) *schemaProps {
+		return &schemaProps{Type: "object", Properties: map[string]schemaProps{"k": key, "v": text}, Required: required}
+	}
+	quadratic := rule("self.all(a, self.all(b, a == b))")
+	const advice = " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+	for name, c := range map[string]struct {
+		x    schemaProps
+		want []string
+	}{
+		"rule of a limited list":            {ruled(listOf(limited(text), "", ptr.To[int64](few)), quadratic), nil},
+		"rule of an unlimited list":         {ruled(listOf(&text, "", nil), quadratic), []string{"x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x" + advice, "!contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema", "!x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of more than 100x" + advice}},
+		"rule of items of a limited list":   {listOf(ptr.To(ruled(text, rule("self.contains('x')"))), "", ptr.To[int64](1)), nil},
+		"rule of items of an unlimited one": {listOf(ptr.To(ruled(text, rule("self.contains('x')"))), "", nil), []string{"items.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x" + advice, "!contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema", "!x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of more than 100x" + advice}},
+		"message":                           {ruled(*limited(text), apiextensions.ValidationRule{Rule: "self == 'x'", MessageExpression: "'no ' + self"}), nil},
+		"message that is no text":           {ruled(*limited(text), apiextensions.ValidationRule{Rule: "self == 'x'", MessageExpression: "1"}), []string{"!messageExpression must evaluate to a string"}},
+		"message with lines":                {ruled(text, apiextensions.ValidationRule{Rule: "self == 'x'", Message: "a\nb"}), []string{"!must not contain line breaks"}},
+		"rule with lines and no message":    {ruled(text, rule("self\n== 'x'")), []string{"x-kubernetes-validations[0].message: Required value: message must be specified if rule contains line breaks"}},
+		"no rule":                           {ruled(text, rule(" ")), []string{"x-kubernetes-validations[0].rule: Required value: rule is not specified"}},
+		"reason":                            {ruled(text, apiextensions.ValidationRule{Rule: "self == 'x'", Reason: ptr.To(apiextensions.FieldValueErrorReason("Other"))}), []string{`x-kubernetes-validations[0].reason: Unsupported value: "Other": supported values: "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"`}},
+		"path of no field":                  {ruled(*pair(*limited(text)), apiextensions.ValidationRule{Rule: "self.k == 'x'", FieldPath: ".z"}), []string{"!must be a valid path"}},
+		"path of a field":                   {ruled(*pair(*limited(text)), apiextensions.ValidationRule{Rule: "self.k == 'x'", FieldPath: ".k"}), nil},
+		"old self":                          {ruled(text, rule("self == oldSelf")), nil},
+		"old self of items of a map":        {listOf(ptr.To(ruled(*pair(*limited(text), "k"), rule("self.k == oldSelf.k"))), "map", ptr.To[int64](few), "k"), nil},
+		"old self of items":                 {listOf(ptr.To(ruled(*limited(text), rule("self == oldSelf"))), "set", ptr.To[int64](few)), []string{"!oldSelf cannot be used on the uncorrelatable portion of the schema within spec.versions[0].schema.openAPIV3Schema.properties[x]"}},
+		"set of maps that are mixed":        {listOf(pair(text), "set", nil), []string{"!must be atomic as item of a list with x-kubernetes-list-type=set"}},
+		"map without keys":                  {listOf(pair(text), "map", nil), []string{"x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map"}},
+		"map by what isn't always there":    {listOf(pair(text), "map", nil, "k"), []string{"items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"}},
+		"map by nothing that is there":      {listOf(pair(text), "map", nil, "z"), []string{"!entries must all be names of item properties"}},
+		"map by a list":                     {listOf(pair(listOf(&text, "", nil), "k"), "map", nil, "k"), []string{"!must be a scalar type if parent array's x-kubernetes-list-type is map"}},
+		"keys of no map":                    {listOf(pair(text), "", nil, "k"), []string{"x-kubernetes-list-type: Required value: must be map if x-kubernetes-list-map-keys is non-empty"}},
+		"list type of no list":              {schemaProps{Type: "string", XListType: ptr.To("atomic")}, []string{`type: Invalid value: "string": must be array if x-kubernetes-list-type is specified`}},
+		"map type":                          {schemaProps{Type: "object", XMapType: ptr.To("other")}, []string{`x-kubernetes-map-type: Unsupported value: "other": supported values: "atomic", "granular"`}},
+		"type":                              {schemaProps{Type: "text"}, []string{`type: Unsupported value: "text": supported values: "array", "boolean", "integer", "number", "object", "string"`}},
+	} {
+		root := &schemaProps{Type: "object", Properties: map[string]schemaProps{"x": c.x}}
+		path := field.NewPath("spec", "versions").Index(0).Child("schema", "openAPIV3Schema")
+		errs := validSchema(root, path)
+		ok := len(errs) == len(c.want)
+		for i := 0; ok && i < len(errs); i++ {
+			detail, isDetail := strings.CutPrefix(c.want[i], "!")
+			ok = isDetail && errs[i].Detail == detail || errs[i].Error() == path.Child("properties").Key("x").String()+"."+c.want[i]
+		}
+		if !ok {
+			t.Errorf("%s: got %q, want %q", name, errs, c.want)
+		}
 	}
 }
