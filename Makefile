@@ -13,7 +13,7 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*' -not -path './test/clients/*')
 WEB_SOURCES := $(shell find web/app client/words -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge pictures up down dev bench clean \
+.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge soak-console pictures up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
@@ -114,6 +114,9 @@ browser: build ## Drive the dashboard in Chromium
 
 browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes (PODS= NODES= SOAK=minutes)
 	test/browser/run bin/orrery huge
+
+soak-console: build ## Hold the console to its budgets at 10,000 rows that change (PODS= MINUTES=)
+	go test -count=1 -timeout 0 -v ./test/console -args -orrery=$(CURDIR)/bin/orrery -pods=$(or $(PODS),10000) -minutes=$(or $(MINUTES),10)
 
 pictures: build ## Take docs/pictures anew, in both languages, light and dark
 	test/browser/run bin/orrery pictures
