@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,3 +57,23 @@ func (l *onePipe) Accept() (net.Conn, error) {
 
 func (l *onePipe) Close() error   { return nil }
 func (l *onePipe) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "pipe"} }
+
+// Inside lets a client ask a handler of this process.
+type Inside struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (i Inside) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := &insideAnswer{code: http.StatusOK, header: http.Header{}}
+	i.ServeHTTP(a, r)
+	return &http.Response{StatusCode: a.code, Header: a.header, Body: io.NopCloser(&a.body), Request: r}, nil
+}
+
+type insideAnswer struct {
+	code   int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (a *insideAnswer) Header() http.Header         { return a.header }
+func (a *insideAnswer) WriteHeader(code int)        { a.code = code }
+func (a *insideAnswer) Write(p []byte) (int, error) { return a.body.Write(p) }

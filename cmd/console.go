@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -105,7 +104,7 @@ func serveConsoles(ctx context.Context, o cluster.Console, cfg *rest.Config, key
 		if err != nil {
 			return err
 		}
-		console := tui.Config{REST: own, Rows: http.HandlerFunc(instead.Rows), Command: s.Command, Terminal: s, Machine: machine}
+		console := tui.Config{REST: own, Instead: instead, Command: s.Command, Terminal: s, Machine: machine}
 		console.FromEnvironment(s.Getenv)
 		return tui.Run(ctx, console)
 	}}, listener)

@@ -28,7 +28,7 @@ func newTUICommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Context, o.REST, o.Rows = first.Context, first.REST, first.Rows
+			o.Context, o.REST, o.Instead = first.Context, first.REST, first.Instead
 			o.Contexts = func() ([]tui.Context, error) { return contextsOf(path) }
 			o.Connect = func(context string) (tui.Connection, error) { return connect(path, context) }
 			o.FromEnvironment(os.Getenv)
@@ -79,5 +79,5 @@ func connect(path, context string) (tui.Connection, error) {
 	}
 	cfg = client.ForComponent(cfg, "tui")
 	instead, err := remote.New(cfg, home, slog.New(slog.DiscardHandler))
-	return tui.Connection{Context: cmp.Or(context, file.CurrentContext), REST: cfg, Rows: instead}, err
+	return tui.Connection{Context: cmp.Or(context, file.CurrentContext), REST: cfg, Instead: instead}, err
 }

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,8 +28,9 @@ func TestWhyWithTheUsersRights(t *testing.T) {
 		return onlyAdmins(ctx, a)
 	})
 	c := start(t, func(c *Config) {
-		c.Authorizer, c.Own = may, []string{api.WhyPath}
-		c.Extra = map[string]http.Handler{api.WhyPath: NewWhy(c.Store, may)}
+		c.Authorizer, c.Own = may, []string{api.WhyPath, api.BlastPath}
+		answers := NewWhy(c.Store, c.Kinds, may)
+		c.Extra = map[string]http.Handler{api.WhyPath: answers, api.BlastPath: answers}
 	})
 	ctx := context.Background()
 	apps := c.client.AppsV1()
@@ -59,6 +63,35 @@ func TestWhyWithTheUsersRights(t *testing.T) {
 	if code := askWhy(t, c, "", of, nil); code != http.StatusForbidden {
 		t.Errorf("nobody: %d", code)
 	}
+	what := api.BlastOf{Objects: []api.ObjectRef{{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"}}}
+	_, err = apps.ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web-1", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: d.UID}}},
+		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}, metav1.CreateOptions{})
+	must(t, err)
+	for user, want := range map[string]string{"admin": "goes", "bob": "goes unlisted", "": ""} {
+		c.await(fmt.Sprintf("%q is told what goes with it: %q", user, want), func() bool {
+			var codes []string
+			for _, f := range askBlast(t, c, user, what).Findings {
+				codes = append(codes, f.Code)
+			}
+			return strings.Join(codes, " ") == want
+		})
+	}
+}
+
+func askBlast(t *testing.T, c *cluster, user string, of api.BlastOf) (b api.Blast) {
+	t.Helper()
+	body, err := json.Marshal(of)
+	must(t, err)
+	req, err := http.NewRequest("POST", c.url+api.BlastPath, bytes.NewReader(body))
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+user)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		must(t, json.NewDecoder(resp.Body).Decode(&b))
+	}
+	return b
 }
 
 func askWhy(t *testing.T, c *cluster, user, query string, into any) int {

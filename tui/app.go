@@ -63,6 +63,7 @@ type app struct {
 	shared  sentences.Words                        // what both faces say
 	plane   func(context.Context) (api.Map, error) // what the control plane says of itself
 	ask     asker
+	consult func(ctx context.Context, path string, question, answer any) error
 
 	stale   chan struct{}   // one slot: a frame is wanted
 	painted chan struct{}   // one slot: it was made
@@ -97,7 +98,7 @@ func newApp(cfg Config, c *cluster) *app {
 	if cfg.ASCII { // which has no other language
 		cfg.Language = "en"
 	}
-	a := &app{desk: &desk{tv: tview.NewApplication(), now: time.Now}, config: cfg, cluster: c, words: newWords(cfg.Language), plane: c.plane, ask: c.ask,
+	a := &app{desk: &desk{tv: tview.NewApplication(), now: time.Now}, config: cfg, cluster: c, words: newWords(cfg.Language), plane: c.plane, ask: c.ask, consult: c.consult,
 		shared: sentences.In(language(cfg.Language)),
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/drain"
+
+	"orrery.dev/api"
 )
 
 // changeActions change the cluster. Those that destroy ask first, and Cancel is
@@ -54,7 +56,7 @@ func changeActions() []action {
 // much down with them.
 func typedKind(k kind) bool {
 	switch k.scope() {
-	case "namespaces", "nodes", "persistentvolumes", "customresourcedefinitions.apiextensions.k8s.io":
+	case "namespaces", "nodes", "persistentvolumes", "persistentvolumeclaims", "customresourcedefinitions.apiextensions.k8s.io":
 		return true
 	}
 	return false
@@ -65,58 +67,49 @@ func (a *app) askDelete(c call, now bool) {
 		return
 	}
 	a.async(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		lost := a.cluster.blast(ctx, c.on)
+		lost := a.blastLines(a.blast(ctx, c.on, false))
 		return func() { a.deleteQuestion(c, now, lost) }
 	})
 }
 
-// blast says what goes with the objects; empty if nothing does, or nobody can
-// tell in time.
-func (c *cluster) blast(ctx context.Context, on []target) string {
-	pods := 0
+// blast is what goes with objects.
+func (a *app) blast(ctx context.Context, on []target, drain bool) (*api.Blast, error) {
+	of := api.BlastOf{Drain: drain}
 	for _, t := range on {
-		var opts metav1.ListOptions
-		namespace := t.namespace
-		switch t.kind.scope() {
-		case "namespaces":
-			namespace = t.name
-		case "nodes":
-			opts.FieldSelector = "spec.nodeName=" + t.name
-		case "deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "replicationcontrollers", "services":
-			selector, err := c.podSelector(ctx, t)
-			if err != nil || selector == "" {
-				continue
-			}
-			opts.LabelSelector = selector
-		default:
-			continue
-		}
-		if list, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
-			pods += len(list.Items)
-		}
+		of.Objects = append(of.Objects, api.ObjectRef{Group: t.kind.group, Resource: t.kind.plural, Kind: t.kind.name, Namespace: t.namespace, Name: t.name})
 	}
-	switch {
-	case pods == 0:
-		return ""
-	case on[0].kind.plural == "services":
-		return fmt.Sprintf("%d pods lose this way to reach them", pods)
-	case on[0].kind.plural == "nodes":
-		return fmt.Sprintf("%d pods run there", pods)
-	}
-	return fmt.Sprintf("%d pods go with it", pods)
+	var b api.Blast
+	return &b, a.consult(ctx, api.BlastPath, of, &b)
 }
 
-func (a *app) deleteQuestion(c call, now bool, lost string) {
+// blastLines tell that in a dialog, and what is plain last, if there is room.
+func (a *app) blastLines(b *api.Blast, err error) []string {
+	if err != nil {
+		return []string{a.shared.Say("blast.unknown", map[string]string{"why": err.Error()}), ""}
+	}
+	var grave, plain []string
+	for _, f := range b.Findings {
+		if f.State == api.WhyOK {
+			plain = append(plain, "· "+a.shared.Finding(f))
+		} else {
+			grave = append(grave, whyGlyph(f.State)+" "+a.shared.Finding(f))
+		}
+	}
+	const most = 10
+	if over := len(grave) + len(plain) - most; over > 1 {
+		left := max(len(plain)-over, 0)
+		plain = append(plain[:left], a.shared.Finding(api.Finding{Code: "andMore", Params: map[string]string{"count": fmt.Sprint(over)}}))
+	}
+	return append(append(grave, plain...), "")
+}
+
+func (a *app) deleteQuestion(c call, now bool, lost []string) {
 	k := c.on[0].kind
 	q := question{title: fmt.Sprintf("%s %d %s", a.words.say("Delete"), len(c.on), k.plural), text: append(names(c.on), ""), yes: "Delete"}
 	if len(c.on) == 1 {
 		q.title = fmt.Sprintf("%s %s", a.words.say("Delete"), k.singular)
 	}
-	if lost != "" {
-		q.text = append(q.text, "▲ "+lost, "")
-	}
+	q.text = append(q.text, lost...)
 	if typedKind(k) {
 		q.must = c.on[0].name
 		if len(c.on) > 1 {
@@ -327,17 +320,16 @@ func (a *app) cordon(c call, on bool) {
 	})
 }
 
+// askDrain has the node's name typed where something does not come back.
 func (a *app) askDrain(t target) {
 	a.async(func(ctx context.Context) func() {
-		pods, err := a.cluster.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + t.name})
+		b, err := a.blast(ctx, []target{t}, true)
 		return func() {
-			if err != nil {
-				a.fail(err)
-				return
+			q := question{title: a.words.say("drain") + " " + t.name, yes: "drain", text: a.blastLines(b, err), do: func(string) { a.drain(t) }}
+			if err != nil || slices.ContainsFunc(b.Findings, func(f api.Finding) bool { return f.State == api.WhyBroken }) {
+				q.must = t.name
 			}
-			a.question(question{title: a.words.say("drain") + " " + t.name, yes: "drain", text: []string{
-				a.words.say("This cordons the node and evicts its %d pods. Pods of DaemonSets stay, data in emptyDir volumes are lost, disruption budgets are kept. It stops at pods that no controller would make again.", len(pods.Items)), ""},
-				do: func(string) { a.drain(t) }})
+			a.question(q)
 		}
 	})
 }
@@ -369,7 +361,7 @@ func (c *cluster) drain(ctx context.Context, name string, out *lines) error {
 	if err != nil {
 		return err
 	}
-	h := &drain.Helper{Ctx: ctx, Client: c.kube, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
+	h := &drain.Helper{Ctx: ctx, Client: c.kube, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, Force: true,
 		Out: lineWriter{out}, ErrOut: lineWriter{out}}
 	if err := drain.RunCordonOrUncordon(h, node, true); err != nil {
 		return err

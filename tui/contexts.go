@@ -20,7 +20,7 @@ type Context struct{ Name, Cluster, Server, User, Namespace string }
 type Connection struct {
 	Context string
 	REST    *rest.Config
-	Rows    http.Handler
+	Instead http.Handler
 }
 
 // newContexts is the table of the contexts; Enter changes to one.
@@ -61,7 +61,7 @@ func (a *app) changeTo(name, command string) {
 		to, err := a.config.Connect(name)
 		var c *cluster
 		if err == nil {
-			c, err = newCluster(to.REST)
+			c, err = newCluster(to.REST, to.Instead)
 		}
 		return func() {
 			if err != nil {
@@ -77,10 +77,10 @@ func (a *app) changeTo(name, command string) {
 // begun in this one can act on that.
 func (a *app) leaveFor(to Connection, c *cluster, command string) {
 	cfg := a.config
-	cfg.Context, cfg.REST, cfg.Rows, cfg.Namespace, cfg.Command = to.Context, to.REST, to.Rows, "", command
+	cfg.Context, cfg.REST, cfg.Instead, cfg.Namespace, cfg.Command = to.Context, to.REST, to.Instead, "", command
 	next := newApp(cfg, c)
 	next.desk = a.desk
-	next.feed = client.NewStream(cfg.REST, cfg.Rows, next.dirty)
+	next.feed = client.NewStream(cfg.REST, cfg.Instead, next.dirty)
 	a.top().close()
 	a.leave()
 	next.begin()

@@ -30,7 +30,7 @@ func objectActions() []action {
 			}
 			one((*app).decode)(a, c)
 		}},
-		{name: "used-by", hint: "used by", help: "the pods that use it", on: []string{"secrets", "configmaps", "serviceaccounts", "persistentvolumeclaims", "priorityclasses.scheduling.k8s.io"},
+		{name: "used-by", hint: "used by", help: "what uses it", on: []string{"secrets", "configmaps", "serviceaccounts", "persistentvolumeclaims", "priorityclasses.scheduling.k8s.io"},
 			verb: "list", resource: "pods", run: one((*app).showUsedBy)},
 		{name: "owner", help: "the object that owns this one", on: on, run: one((*app).showOwner)},
 		{name: "show-node", hint: "node", help: "the node that the pod runs on", on: []string{"pods"}, run: one((*app).showNode)},

@@ -15,8 +15,8 @@ import (
 // Config is what the console is told.
 type Config struct {
 	REST *rest.Config
-	// Rows serves the row protocol for an API server that does not.
-	Rows http.Handler
+	// Instead answers what only orrery's API server does, where another is asked.
+	Instead http.Handler
 	// Context is the name of REST's cluster where the user's kubeconfig has several;
 	// Contexts are all of them, and Connect leads to another. Both may be nil.
 	Context  string
@@ -79,13 +79,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	k, err := newCluster(cfg.REST)
+	k, err := newCluster(cfg.REST, cfg.Instead)
 	if err != nil {
 		return err
 	}
 	a := newApp(cfg, k)
 	a.ears = ears
-	a.feed = client.NewStream(cfg.REST, cfg.Rows, a.dirty)
+	a.feed = client.NewStream(cfg.REST, cfg.Instead, a.dirty)
 	return a.run(ctx, under)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -320,14 +321,22 @@ func TestT36WhoMayListNoNamespacesLandsInTheirs(t *testing.T) {
 
 // T38, T40: nothing is destroyed unasked.
 func TestT38DeleteAsksAndCancelIsTheDefault(t *testing.T) {
-	s := newShow(t, Config{}, 100, 30)
+	s := newShow(t, Config{}, 100, 30, func(a *app) {
+		a.consult = func(_ context.Context, _ string, of, answer any) error {
+			if of := of.(api.BlastOf); len(of.Objects) != 1 || of.Objects[0] != (api.ObjectRef{Resource: "nodes", Name: "node-1"}) {
+				return fmt.Errorf("asked about %v", of)
+			}
+			answer.(*api.Blast).Findings = []api.Finding{{State: api.WhyOK, Code: "onNode", Params: map[string]string{"count": "3"}}, {State: api.WhyBroken, Code: "podsLost", Params: map[string]string{"count": "1"}}}
+			return nil
+		}
+	})
 	s.await("db-0")
 	s.screen.InjectKey(tcell.KeyCtrlD, 0, tcell.ModCtrl)
 	s.await("delete: needs the verb") // the fake authoriser allows nothing
 	s.app.post(func() {
 		s.app.askDelete(call{on: []target{{kind: kind{plural: "nodes", singular: "node"}, name: "node-1"}}}, false)
 	})
-	s.await("Delete node", `type "node-1" to confirm`, "Cancel")
+	s.await("Delete node", "✗ 1 pods have no controller: they are lost", "· 3 pods are on it", `type "node-1" to confirm`, "Cancel")
 	s.keys(tcell.KeyEscape)
 	for deadline := time.Now().Add(time.Minute); strings.Contains(s.text(), "to confirm"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -145,7 +145,7 @@ func shop(reader why.Reader) func(*app) {
 		a.feed.(*fakeFeed).tables = shopTables()
 		cfg := &rest.Config{Host: "https://cluster.example:6443", Transport: shopServer{}}
 		a.config.REST = cfg
-		c, err := newCluster(cfg)
+		c, err := newCluster(cfg, nil)
 		if err != nil {
 			panic(err)
 		}

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -17,23 +16,6 @@ var whyScopes = []string{"pods", "containers", "services", "persistentvolumeclai
 
 // askAgain is how often what the API server found out is asked for anew.
 const askAgain = 10 * time.Second
-
-// ask gets one of the API server's own answers.
-func (c *cluster) ask(ctx context.Context, path string, query url.Values, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	r := c.kube.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json")
-	for name, values := range query {
-		for _, v := range values {
-			r = r.Param(name, v)
-		}
-	}
-	data, err := r.DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, answer)
-}
 
 // troubles are what does not run in some namespaces, "" being all.
 func (a *app) troubles(ctx context.Context, namespaces string) (*api.Troubles, error) {

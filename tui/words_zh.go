@@ -35,7 +35,6 @@ func traditionalChinese() map[string]string {
 		"type a kind or a command": "輸入種類或命令", "filter rows, or search text": "篩選列，或搜尋文字", "what the keys do": "按鍵的作用",
 		"theme": "佈景主題", "no theme %q": "沒有名為 %q 的佈景主題",
 		"refused": "遭拒", "nothing here is amiss": "這裡沒有異常", "there are none in %s; 0 looks in all namespaces": "%s 中沒有項目；按 0 查看所有命名空間", "%d more are well": "另有 %d 項正常",
-		"This cordons the node and evicts its %d pods. Pods of DaemonSets stay, data in emptyDir volumes are lost, disruption budgets are kept. It stops at pods that no controller would make again.": "這會停止節點的排程並驅逐其上 %d 個 Pod。DaemonSet 的 Pod 會保留，emptyDir 磁碟區的資料會遺失，並遵守中斷預算。遇到沒有控制器會重建的 Pod 時便停止。",
 		"clear the filter, or go back": "清除篩選，或返回", "leave": "離開", "open what the row stands for": "開啟此列代表的物件",
 	}
 }

@@ -21,13 +21,39 @@ import (
 
 // Reader reads objects of built-in kinds, as their k8s.io/api types, with the
 // rights of one user. Errors are *apierrors.StatusError. Nothing that it returns
-// is changed.
+// is changed. It may be used by several goroutines.
 type Reader struct {
 	Get  func(kind schema.GroupVersionResource, namespace, name string) (runtime.Object, error)
 	List func(kind schema.GroupVersionResource, namespace string) ([]runtime.Object, error)
 	// Namespaces are the names of all namespaces: where a user may not list a
 	// kind everywhere, each is tried.
 	Namespaces func() ([]string, error)
+	// Kinds are all that can be listed, those of custom resources as well, each in
+	// one version. Metadata lists any of them, whatever else of it may be missing,
+	// and Count counts them without that.
+	Kinds    func() ([]Kind, error)
+	Metadata func(kind schema.GroupVersionResource, namespace string) ([]metav1.Object, error)
+	Count    func(kind schema.GroupVersionResource, namespace string) (int, error)
+}
+
+// Kind is a kind that a cluster serves.
+type Kind struct {
+	schema.GroupVersionResource
+	Name       string
+	Namespaced bool
+}
+
+// title is what so many of a kind are called: NetworkPolicy and networkpolicies make
+// NetworkPolicies.
+func (k Kind) title(n int) string {
+	same := 0
+	for n != 1 && same < min(len(k.Name), len(k.Resource)) && strings.EqualFold(k.Name[:same+1], k.Resource[:same+1]) {
+		same++
+	}
+	if n == 1 || same == 0 {
+		return k.Name
+	}
+	return k.Name[:same] + k.Resource[same:]
 }
 
 // kind is a kind that evidence is read from.
@@ -35,6 +61,8 @@ type kind struct {
 	schema.GroupVersionResource
 	name string
 }
+
+func (k kind) is(o api.ObjectRef) bool { return o.Group == k.Group && o.Resource == k.Resource }
 
 func kindOf(gv schema.GroupVersion, resource, name string) kind {
 	return kind{gv.WithResource(resource), name}
@@ -47,6 +75,7 @@ var (
 	quotaKind       = kindOf(corev1.SchemeGroupVersion, "resourcequotas", "ResourceQuota")
 	nodeKind        = kindOf(corev1.SchemeGroupVersion, "nodes", "Node")
 	namespaceKind   = kindOf(corev1.SchemeGroupVersion, "namespaces", "Namespace")
+	accountKind     = kindOf(corev1.SchemeGroupVersion, "serviceaccounts", "ServiceAccount")
 	secretKind      = kindOf(corev1.SchemeGroupVersion, "secrets", "Secret")
 	configMapKind   = kindOf(corev1.SchemeGroupVersion, "configmaps", "ConfigMap")
 	claimKind       = kindOf(corev1.SchemeGroupVersion, "persistentvolumeclaims", "PersistentVolumeClaim")
@@ -59,6 +88,10 @@ var (
 	jobKind         = kindOf(batchv1.SchemeGroupVersion, "jobs", "Job")
 	cronJobKind     = kindOf(batchv1.SchemeGroupVersion, "cronjobs", "CronJob")
 	sliceKind       = kindOf(discoveryv1.SchemeGroupVersion, "endpointslices", "EndpointSlice")
+	budgetKind      = kindOf(schema.GroupVersion{Group: "policy", Version: "v1"}, "poddisruptionbudgets", "PodDisruptionBudget")
+	ingressKind     = kindOf(schema.GroupVersion{Group: "networking.k8s.io", Version: "v1"}, "ingresses", "Ingress")
+	definitionKind  = kindOf(schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}, "customresourcedefinitions", "CustomResourceDefinition")
+	priorityKind    = kindOf(schema.GroupVersion{Group: "scheduling.k8s.io", Version: "v1"}, "priorityclasses", "PriorityClass")
 	classKind       = kindOf(schema.GroupVersion{Group: "storage.k8s.io", Version: "v1"}, "storageclasses", "StorageClass")
 	csiNodeKind     = kindOf(schema.GroupVersion{Group: "storage.k8s.io", Version: "v1"}, "csinodes", "CSINode")
 )

@@ -13,11 +13,14 @@ import (
 	"orrery.dev/api"
 )
 
-// Handler answers GET on api.WhyPath. reader gives the Reader of the request's
+// askedBytes bounds the list of objects that are asked about.
+const askedBytes = 8 << 20
+
+// Handler answers GET on api.WhyPath, and POST on api.BlastPath. reader gives the Reader of the request's
 // user.
 func Handler(reader func(*http.Request) Reader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := ask(reader(r), r)
+		answer, err := ask(reader(r), w, r)
 		code := http.StatusOK
 		if err != nil {
 			status := statusOf(err)
@@ -30,8 +33,15 @@ func Handler(reader func(*http.Request) Reader) http.Handler {
 	})
 }
 
-func ask(reader Reader, r *http.Request) (any, error) {
-	if r.Method != http.MethodGet {
+func ask(reader Reader, w http.ResponseWriter, r *http.Request) (any, error) {
+	if r.URL.Path == api.BlastPath && r.Method == http.MethodPost {
+		var of api.BlastOf
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, askedBytes)).Decode(&of); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return Blast(reader, of, time.Now())
+	}
+	if r.URL.Path == api.BlastPath || r.Method != http.MethodGet {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "why"}, r.Method)
 	}
 	q := r.URL.Query()

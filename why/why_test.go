@@ -15,6 +15,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,6 +69,26 @@ func (s shelf) reader() Reader {
 			return of(k, namespace, ""), check(k, namespace, "")
 		},
 		Namespaces: func() ([]string, error) { return []string{"shop", "other"}, nil },
+		Kinds: func() (all []Kind, _ error) {
+			for _, o := range s.objects {
+				m, _ := meta.Accessor(o)
+				plural, _ := meta.UnsafeGuessKindToResource(o.GetObjectKind().GroupVersionKind())
+				if k := (Kind{plural, o.GetObjectKind().GroupVersionKind().Kind, m.GetNamespace() != ""}); !slices.Contains(all, k) {
+					all = append(all, k)
+				}
+			}
+			return all, nil
+		},
+		Metadata: func(k schema.GroupVersionResource, namespace string) (all []metav1.Object, _ error) {
+			for _, o := range of(k, namespace, "") {
+				m, _ := meta.Accessor(o)
+				all = append(all, m)
+			}
+			return all, check(k, namespace, "")
+		},
+		Count: func(k schema.GroupVersionResource, namespace string) (int, error) {
+			return len(of(k, namespace, "")), check(k, namespace, "")
+		},
 	}
 }
 
@@ -190,6 +211,25 @@ apiVersion: v1
 kind: Secret
 metadata: {name: db-pass, namespace: shop}
 data: {user: eA==}`,
+	"PersistentVolume": `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: v1}
+spec: {persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: shop, name: data}}`,
+	"PodDisruptionBudget": `
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: keep, namespace: shop}
+spec: {selector: {matchLabels: {app: web}}}
+status: {disruptionsAllowed: 1}`,
+	"Ingress": `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: door, namespace: shop}`,
+	"ServiceAccount": `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: robot, namespace: shop}`,
 }
 
 func notPlaced(message string) string {

@@ -2,10 +2,13 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"orrery.dev/why"
 )
@@ -25,5 +28,35 @@ func (s *Source) reads(ctx context.Context) why.Reader {
 			return meta.ExtractList(list)
 		},
 		Namespaces: func() ([]string, error) { return s.Namespaces(ctx) },
+		Kinds:      s.kinds,
+		Metadata: func(k schema.GroupVersionResource, namespace string) ([]metav1.Object, error) {
+			list, err := s.metadata(ctx, k, namespace, nil)
+			if err != nil {
+				return nil, err
+			}
+			objects := make([]metav1.Object, len(list.Items))
+			for i := range list.Items {
+				objects[i] = &list.Items[i]
+			}
+			return objects, nil
+		},
+		Count: func(k schema.GroupVersionResource, namespace string) (int, error) {
+			list, err := s.metadata(ctx, k, namespace, map[string]string{"limit": "1"})
+			if err != nil {
+				return 0, err
+			}
+			return len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0)), nil
+		},
 	}
+}
+
+// metadata lists objects of any kind without the rest of them.
+func (s *Source) metadata(ctx context.Context, k schema.GroupVersionResource, namespace string, params map[string]string) (*metav1.PartialObjectMetadataList, error) {
+	r := reader{client: s.plain, gvr: k, accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+	data, err := r.request(namespace, params).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	return list, json.Unmarshal(data, list)
 }

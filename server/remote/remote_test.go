@@ -326,6 +326,22 @@ func TestRowsOfCustomResources(t *testing.T) {
 			t.Errorf("%s: %+v (%v), columns %+v", name, r, err, f.columns)
 		}
 	}
+	var sun metav1.PartialObjectMetadata
+	_, body := get(t, web, stars+"/sun")
+	c.must(nil, json.Unmarshal([]byte(body), &sun))
+	light := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "light", OwnerReferences: []metav1.OwnerReference{{APIVersion: "sky.example/v1", Kind: "Star", Name: "sun", UID: sun.UID}}}}
+	c.must(c.admin.CoreV1().ConfigMaps("shop").Create(t.Context(), light, metav1.CreateOptions{}))
+	for asked, want := range map[string]string{
+		`{"group":"sky.example","resource":"stars","namespace":"shop","name":"sun"}`:                         `"goes","params":{"count":"1","kind":"ConfigMap","names":"light"}`,
+		`{"group":"apiextensions.k8s.io","resource":"customresourcedefinitions","name":"stars.sky.example"}`: `"unlisted","params":{"resources":"stars"}`,
+		`{"resource":"namespaces","name":"shop"}`:                                                            `"contains","params":{"count":"2","kind":"Stars"}`,
+	} {
+		ask, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+api.BlastPath, strings.NewReader(`{"objects":[`+asked+`]}`))
+		c.must(nil, err)
+		if code, body := do(t, ask); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("blast of %s: %d %s, want %s", asked, code, body, want)
+		}
+	}
 	if m := open(t, web, api.View{Resource: "moons"}, "").next(); m.Error == nil || m.Error.Code != http.StatusNotFound {
 		t.Errorf("unknown kind: %+v", m)
 	}

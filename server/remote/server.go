@@ -95,7 +95,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Rows(w, r)
 	case r.URL.Path == api.NamespacesPath:
 		s.namespaces(w, r)
-	case r.URL.Path == api.WhyPath:
+	case r.URL.Path == api.WhyPath, r.URL.Path == api.BlastPath:
 		s.why.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, api.OwnPrefix):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the API server of this cluster is not orrery's, and can't tell this")

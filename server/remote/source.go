@@ -22,6 +22,7 @@ import (
 	"orrery.dev/api"
 	"orrery.dev/server/registry"
 	"orrery.dev/server/stream"
+	"orrery.dev/why"
 )
 
 const (
@@ -52,8 +53,8 @@ type Source struct {
 
 // resource is a kind in one of the versions in which it is served.
 type resource struct {
-	version    string
-	namespaced bool
+	version, kind string
+	namespaced    bool
 }
 
 var _ stream.Source = (*Source)(nil)
@@ -133,12 +134,36 @@ func (s *Source) known(gvr schema.GroupVersionResource) *registry.Kind {
 func (s *Source) versions(gr schema.GroupResource) ([]resource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.served[gr]; len(found) > 0 || time.Since(s.looked) < lookAgain {
-		return found, nil
+	if len(s.served[gr]) == 0 {
+		if err := s.look(); err != nil {
+			return nil, err
+		}
+	}
+	return s.served[gr], nil
+}
+
+// kinds are all that are served, in the preferred version.
+func (s *Source) kinds() ([]why.Kind, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.look(); err != nil {
+		return nil, err
+	}
+	var all []why.Kind
+	for gr, versions := range s.served {
+		all = append(all, why.Kind{GroupVersionResource: gr.WithVersion(versions[0].version), Name: versions[0].kind, Namespaced: versions[0].namespaced})
+	}
+	return all, nil
+}
+
+// look discovers what is served, unless that was done just now. The caller holds mu.
+func (s *Source) look() error {
+	if time.Since(s.looked) < lookAgain {
+		return nil
 	}
 	groups, lists, err := s.find.ServerGroupsAndResources()
-	if len(lists) == 0 && err != nil {
-		return nil, err // of some groups only: an extension is away
+	if len(lists) == 0 && err != nil { // otherwise of some groups only: an extension is away
+		return err
 	}
 	s.served, s.looked = map[schema.GroupResource][]resource{}, time.Now()
 	byVersion := map[string]*metav1.APIResourceList{}
@@ -150,7 +175,7 @@ func (s *Source) versions(gr schema.GroupResource) ([]resource, error) {
 			s.add(g.Name, v.Version, byVersion[v.GroupVersion])
 		}
 	}
-	return s.served[gr], nil
+	return nil
 }
 
 func (s *Source) add(group, version string, list *metav1.APIResourceList) {
@@ -161,7 +186,7 @@ func (s *Source) add(group, version string, list *metav1.APIResourceList) {
 		gr := schema.GroupResource{Group: group, Resource: r.Name}
 		had := slices.ContainsFunc(s.served[gr], func(o resource) bool { return o.version == version })
 		if !had && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") {
-			s.served[gr] = append(s.served[gr], resource{version, r.Namespaced})
+			s.served[gr] = append(s.served[gr], resource{version, r.Kind, r.Namespaced})
 		}
 	}
 }

@@ -253,7 +253,7 @@ describe('deleting', () => {
       await kube(page, 'POST', `/api/v1/namespaces/${name}/configmaps`, configMap('one'))
       await page.goto(`${base}/ui/k/namespaces?o=namespaces//${name}`)
       await act(page, 'delete')
-      await page.locator('[data-blast] p', { hasText: /^[12] ConfigMaps/ }).waitFor()
+      await page.locator('[data-blast] p', { hasText: /^[12] ConfigMap/ }).waitFor()
       assert.ok(await page.locator('[data-confirm]').isDisabled())
       await page.locator('[data-typed]').fill(name.slice(0, -1))
       assert.ok(await page.locator('[data-confirm]').isDisabled())

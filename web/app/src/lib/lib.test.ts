@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Column, Row, State } from '../stream/types'
 import { ansi } from './ansi'
-import { blast } from './blast'
 import { pick, readChoice, writeChoice } from './columns'
 import { diffLines, hunks } from './diff'
 import { age, humanDuration } from './duration'
@@ -272,27 +271,6 @@ describe('comparing', () => {
   test('lines', () => expect(diffLines('a\nb\nc\nd', 'a\nx\nc\nd\ne').map((l) => l.sign + l.text).join('')).toBe(' a-b+x c d+e'))
   test('hunks leave out what is far from a change', () => expect(hunks(diffLines('1\n2\n3\n4\n5', '1\n2\n3\n4\n6'), 1).map((l) => (l ? l.sign + l.text : '…')).join('')).toBe('… 4-5+6'))
   test('nothing', () => expect(hunks(diffLines('a', 'a'))).toEqual([null]))
-})
-
-describe('what deleting takes along', () => {
-  const at = (kind: string, name: string, owner?: string, labels: Record<string, string> = {}, state: State = 'ok'): Row => ({ ...row(name, 'Running', '0', undefined, 'shop', state, labels), owner, uid: kind + name })
-  const rows = {
-    ReplicaSet: [at('rs', 'web-1', 'Deployment/web'), at('rs', 'db-1', 'Deployment/db')],
-    Pod: [at('p', 'web-1-a', 'ReplicaSet/web-1', { app: 'web' }), at('p', 'web-1-b', 'ReplicaSet/web-1', { app: 'web' }), at('p', 'db-1-a', 'ReplicaSet/db-1', { app: 'db' }), at('p', 'spare', undefined, { app: 'web' })],
-  }
-  const service = { metadata: { name: 'web', namespace: 'shop' }, spec: { selector: { app: 'web' } } }
-  const budget = { metadata: { name: 'keep', namespace: 'shop' }, spec: { selector: { matchExpressions: [{ key: 'app', operator: 'In', values: ['web'] }] } }, status: { disruptionsAllowed: 1 } }
-  const target = [{ kind: 'Deployment', ns: 'shop', name: 'web' }]
-  test('goes down the owners', () => {
-    const once = { ReplicaSet: rows.ReplicaSet.values(), Pod: rows.Pod.values() }
-    const b = blast(target, once, [budget], [service])
-    expect(b.dependents.map((d) => `${d.kind} ${d.rows.map((r) => r.name)}`)).toEqual(['ReplicaSet web-1', 'Pod web-1-a,web-1-b'])
-    expect(b.budgets).toEqual([{ ns: 'shop', name: 'keep', allowed: 1, hits: 2 }])
-    expect(b.services).toEqual([{ ns: 'shop', name: 'web', lost: 2, left: 1 }])
-  })
-  test('orphans stay', () => expect(blast(target, rows, [budget], [service], true)).toEqual({ dependents: [], pods: [], budgets: [], services: [] }))
-  test('the same name elsewhere is another object', () => expect(blast([{ kind: 'Deployment', ns: 'other', name: 'web' }], rows, [], []).pods).toEqual([]))
-  test('a node takes its pods', () => expect(blast([{ kind: 'Node', name: 'n1' }], rows, [], [], false, (p) => (p.name === 'spare' ? 'n1' : 'n2')).pods.map((p) => p.name)).toEqual(['spare']))
 })
 
 describe('columns', () => {

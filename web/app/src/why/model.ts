@@ -1,5 +1,5 @@
 import { t, type Key } from '../i18n/index.svelte'
-import { get } from '../state/api'
+import { get, send } from '../state/api'
 import { kinds, nameOf, refOf } from '../state/kinds.svelte'
 import { route } from '../state/route.svelte'
 import type { State } from '../stream/types'
@@ -67,6 +67,13 @@ export interface Troubles {
   unread?: Finding[]
 }
 
+/** What goes with objects that are deleted, or leaves a node that is drained. */
+export interface Blast {
+  findings?: Finding[]
+  evicted?: ObjectRef[]
+  users?: ObjectRef[]
+}
+
 const explained = new Set([
   'pods', 'services', 'persistentvolumeclaims', 'replicationcontrollers', 'deployments.apps', 'replicasets.apps', 'statefulsets.apps', 'daemonsets.apps', 'jobs.batch', 'cronjobs.batch',
 ])
@@ -78,6 +85,11 @@ export const explain = (kind: { group: string; resource: string }, namespace: st
   get(`${whyPath}?${new URLSearchParams({ group: kind.group, resource: kind.resource, namespace, name })}`)
 
 export const findTroubles = (namespaces: string[]): Promise<Troubles> => get(whyPath + (namespaces.length ? '?' + new URLSearchParams(namespaces.map((ns) => ['namespace', ns])) : ''))
+
+export async function blastOf(kind: { group: string; resource: string; kind: string }, targets: { ns?: string; name: string }[], how: { orphan?: boolean; drain?: boolean } = {}): Promise<Blast> {
+  const objects = targets.map((x) => ({ group: kind.group, resource: kind.resource, kind: kind.kind, namespace: x.ns, name: x.name }))
+  return (await send('/orrery/v1/blast', { method: 'POST', body: { objects, ...how } })).json()
+}
 
 /** What a finding says, and what a mend does. */
 export const sentence = (f: Finding): string => t(`why.f.${f.code}` as Key, f.params)
