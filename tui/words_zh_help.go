@@ -79,7 +79,7 @@ func chineseHelp() map[string]string {
 		"the object as YAML":                                   "以 YAML 顯示物件",
 		"the object that owns this one":                        "擁有此物件的物件",
 		"the overview: what is wrong now":                      "總覽：目前的問題",
-		"the pods that use it":                                 "使用它的 Pod",
+		"what uses it":                                         "使用它的物件",
 		"the port-forwards that run":                           "執行中的連接埠轉送",
 		"the whole screen":                                     "全螢幕",
 		"to and fro between two commands":                      "在兩個命令之間切換",
