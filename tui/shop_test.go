@@ -165,6 +165,26 @@ func shop(reader why.Reader) func(*app) {
 			}
 			return json.NewDecoder(bytes.NewReader(data)).Decode(answer)
 		}
+		a.consult = func(_ context.Context, _ string, of, answer any) error {
+			tell := func(state api.WhyState, code string, pairs ...string) {
+				f := api.Finding{State: state, Code: code, Params: map[string]string{}}
+				for i := 0; i < len(pairs); i += 2 {
+					f.Params[pairs[i]] = pairs[i+1]
+				}
+				b := answer.(*api.Blast)
+				b.Findings = append(b.Findings, f)
+			}
+			if of.(api.BlastOf).Drain {
+				tell(api.WhyOK, "evicts", "count", "11")
+				tell(api.WhyOK, "evictsNot", "count", "2")
+				tell(api.WhyBroken, "scratchLost", "count", "3")
+				tell(api.WhyWaiting, "budgetHolds", "name", "shop/cart")
+				return nil
+			}
+			tell(api.WhyBroken, "budget", "name", "cart", "allowed", "0", "hits", "1")
+			tell(api.WhyOK, "serviceLoses", "name", "cart", "lost", "1", "left", "2")
+			return nil
+		}
 		plane := a.plane
 		a.plane = func(ctx context.Context) (api.Map, error) {
 			m, err := plane(ctx)
