@@ -11,7 +11,7 @@ func (a *app) showUsedBy(t target) {
 		}
 		var out []string
 		for _, u := range b.Users {
-			out = append(out, u.Kind+"/"+u.Name)
+			out = append(out, u.Kind+" "+u.Namespace+"/"+u.Name)
 		}
 		if len(out) == 0 {
 			out = []string{a.words.say("there are none")}
