@@ -99,7 +99,7 @@ func readLog(t *testing.T, server *logServer, of target, done func(*lines) bool)
 	t.Helper()
 	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
-	c, err := newCluster(&rest.Config{Host: h.URL})
+	c, err := newCluster(&rest.Config{Host: h.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestT27AWorkloadsNewPodsAreFollowed(t *testing.T) {
 	of := target{kind: kind{group: "apps", version: "v1", plural: "replicasets", singular: "replicaset", name: "ReplicaSet", namespaced: true}, namespace: "shop", name: "web"}
 	h := httptest.NewServer(rs)
 	t.Cleanup(h.Close)
-	c, err := newCluster(&rest.Config{Host: h.URL})
+	c, err := newCluster(&rest.Config{Host: h.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func newLogShow(t *testing.T, server *logServer) *show {
 	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
 	s := newShow(t, Config{}, 130, 30, func(a *app) {
-		c, err := newCluster(&rest.Config{Host: h.URL})
+		c, err := newCluster(&rest.Config{Host: h.URL}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -513,7 +513,7 @@ func TestT35NoKeyWaitsForTheServer(t *testing.T) {
 	}))
 	t.Cleanup(silent.Close)
 	s := newShow(t, Config{}, 110, 40, func(a *app) {
-		c, err := newCluster(&rest.Config{Host: silent.URL})
+		c, err := newCluster(&rest.Config{Host: silent.URL}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
