@@ -36,6 +36,8 @@ func changeActions() []action {
 		{name: "scale", hint: "scale", help: "change the number of replicas", on: []string{"scalable"}, verb: "patch", sub: "scale", writes: true, run: (*app).askScale},
 		{name: "restart", hint: "restart", help: "replace all pods, as kubectl rollout restart does", on: workload, verb: "patch", writes: true, run: (*app).askRestart},
 		{name: "set-image", help: "change a container's image", on: workload, verb: "patch", writes: true, run: one((*app).askImage)},
+		{name: "undo", help: "roll back to the revision before, as kubectl rollout undo does", on: workload, verb: "patch", writes: true, run: one(func(a *app, t target) { a.askUndo(t, "") })},
+		{name: "rollback", hint: "roll back", help: "roll the Deployment back to this ReplicaSet", on: []string{"replicasets.apps"}, verb: "patch", resource: "deployments.apps", writes: true, run: one((*app).askRollback)},
 		{name: "trigger", hint: "trigger", help: "run the CronJob now", on: []string{"cronjobs.batch"}, verb: "create", resource: "jobs.batch", writes: true, run: one((*app).trigger)},
 		{name: "suspend-cronjob", hint: "suspend", help: "suspend or resume the CronJob", on: []string{"cronjobs.batch"}, verb: "patch", writes: true, run: one((*app).suspendCronJob)},
 		{name: "cordon", hint: "cordon", help: "no new pods on the node", on: []string{"nodes"}, verb: "patch", writes: true, run: func(a *app, c call) { a.cordon(c, true) }},

@@ -1,5 +1,10 @@
 package tui
 
+import (
+	"fmt"
+	"strings"
+)
+
 // diffLines are the lines that one text has and another has not, in their order,
 // with - and + before them.
 func diffLines(was, now []string) (out []string) {
@@ -33,4 +38,17 @@ func diffLines(was, now []string) (out []string) {
 		}
 	}
 	return out
+}
+
+// shownChanges are the first lines that differ between two texts, for a dialog.
+func shownChanges(was, now string) []string {
+	changes := diffLines(strings.Split(was, "\n"), strings.Split(now, "\n"))
+	const most = 12
+	if more := len(changes) - most; more > 1 {
+		changes = append(changes[:most], fmt.Sprintf("… %d more", more))
+	}
+	for i, line := range changes {
+		changes[i] = cutText(plainText(line), 70)
+	}
+	return changes
 }

@@ -2,9 +2,7 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -115,15 +113,7 @@ func (a *app) editHere(t target, text string) {
 			a.note("%s", a.words.say("unchanged"))
 			return
 		}
-		changes := diffLines(strings.Split(text, "\n"), strings.Split(edited, "\n"))
-		const most = 12
-		if more := len(changes) - most; more > 1 {
-			changes = append(changes[:most], fmt.Sprintf("… %d more", more))
-		}
-		for i, line := range changes {
-			changes[i] = cutText(plainText(line), 70)
-		}
-		a.question(question{title: e.name, text: append(changes, ""), yes: "Save", do: func(string) { a.saveHere(e, t, edited) }})
+		a.question(question{title: e.name, text: append(shownChanges(text, edited), ""), yes: "Save", do: func(string) { a.saveHere(e, t, edited) }})
 	})
 	a.push(e)
 }

@@ -47,7 +47,7 @@ func bindings() []binding {
 		{"portforwards", "ctrl-d", "stop-forward"},
 
 		{"scalable", "s", "scale"}, {"workload", "r", "restart"}, {"workload", "l", "logs"}, {"workload", "p", "previous"},
-		{"deployments.apps", "z", "show-replicasets"}, {"workload", "i", "set-image"},
+		{"deployments.apps", "z", "show-replicasets"}, {"workload", "i", "set-image"}, {"replicasets.apps", "ctrl-l", "rollback"},
 		{"cronjobs.batch", "t", "trigger"}, {"cronjobs.batch", "s", "suspend-cronjob"},
 		{"nodes", "c", "cordon"}, {"nodes", "u", "uncordon"}, {"nodes", "r", "drain"},
 		{"secrets", "x", "decode"}, {"secrets", "u", "used-by"}, {"configmaps", "u", "used-by"}, {"serviceaccounts", "u", "used-by"},

@@ -28,6 +28,8 @@ func traditionalChinese() map[string]string {
 		"Cancel": "取消", "Delete": "刪除", "OK": "確定", "Apply": "套用",
 		"type %q to confirm": "輸入 %q 以確認", "deleted": "已刪除", "scaled": "已擴縮", "restarted": "已重新啟動",
 		"save": "儲存", "search": "搜尋", "next": "下一個", "cancel": "取消", "Save": "儲存", "Discard": "捨棄",
+		"roll back": "復原", "rolled back": "已復原", "roll %s back to revision %d": "將 %s 復原到版本 %d", "%s is of no Deployment": "%s 不屬於任何 Deployment",
+		"there is no revision to go back to": "沒有可復原的版本", "a paused Deployment cannot be rolled back": "暫停中的 Deployment 無法復原",
 		"what you changed is not saved": "您的變更尚未儲存",
 		"unchanged":                     "沒有變更", "saved": "已儲存",
 		"Control plane": "控制平面", "Nodes": "節點", "Workloads": "工作負載", "What is wrong now": "目前的問題", "Everything is well.": "一切正常。",
