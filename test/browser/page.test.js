@@ -274,6 +274,7 @@ describe('deleting', () => {
       await page.locator('[data-filter]').fill(`${stem}-a`)
       await page.getByText('2 marked').waitFor()
       await page.locator('[data-bulk=delete]:enabled').click()
+      await page.locator('[data-targets]').waitFor()
       assert.deepEqual((await page.locator('[data-targets] li').allTextContents()).map((s) => s.split('/')[1]), [`${stem}-a1`, `${stem}-a2`])
       await confirm(page)
       await until('two are gone', async () => (await kube(page, 'GET', `${core}/configmaps`)).items.filter((c) => c.metadata.name.startsWith(stem)).map((c) => c.metadata.name).join() === `${stem}-b1`)
