@@ -213,7 +213,7 @@ describe('deleting', () => {
     on('/', {}, async (page) => {
       await define(page, 'gauges')
       await kube(page, 'POST', '/api/v1/persistentvolumes', { apiVersion: 'v1', kind: 'PersistentVolume', metadata: { name: 'disk' }, spec: { capacity: { storage: '1Gi' }, accessModes: ['ReadWriteOnce'], hostPath: { path: '/tmp/disk' } } })
-      for (const [ref, blast] of [['nodes//node-1', /pods are on it/], ['customresourcedefinitions.apiextensions.k8s.io//gauges.depth.example.dev', /^1 Gauges/], ['persistentvolumes//disk']]) {
+      for (const [ref, blast] of [['nodes//node-1', /pods are on it/], ['customresourcedefinitions.apiextensions.k8s.io//gauges.depth.example.dev', /^1 Gauge$/], ['persistentvolumes//disk']]) {
         await page.goto(`${base}/ui/k/${ref.split('/')[0]}?o=${ref}`)
         await act(page, 'delete')
         if (blast) await page.locator('[data-blast] p', { hasText: blast }).waitFor()
