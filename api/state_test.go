@@ -55,6 +55,7 @@ func TestStateOf(t *testing.T) {
 		"node unheard of":         {node(corev1.ConditionUnknown, false), StateUnknown},
 		"deployment available":    {deployment(3, 3), StateOK},
 		"deployment rolling":      {deployment(2, 3), StateProgressing},
+		"deployment surging":      {&appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 1}}, StateProgressing},
 		"deployment short":        {deployment(3, 1), StateWarning},
 		"config map":              {&corev1.ConfigMap{}, StateOK},
 		"custom resource ready":   {custom("True"), StateOK},

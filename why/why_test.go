@@ -512,6 +512,18 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A rollout that gets nowhere is a trouble though the pods before it serve on.
+func TestFindOfAStuckRollout(t *testing.T) {
+	stuck := "kind: Deployment\nstatus: {replicas: 2, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}\n---\nkind: ReplicaSet\n---\nkind: Pod" + waitingFor("ErrImagePull", "not found")
+	found, err := Find(shelf{objects: objects(t, stuck)}.reader(), []string{"shop"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Items) != 1 || found.Items[0].Link != "image" || found.Items[0].Object.Kind != "Deployment" {
+		t.Errorf("found %+v", found.Items)
+	}
+}
+
 // inCatalogue checks that the faces have words for all that a chain says, in
 // every language, and that it has all that these words need.
 func inCatalogue(t *testing.T, w *api.Why) {
