@@ -33,6 +33,7 @@ func changeActions() []action {
 		}},
 		{name: "delete", hint: "delete", help: "delete the marked objects, after asking", on: []string{"objects"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, false) }},
 		{name: "kill", help: "delete pods at once, after asking", on: []string{"pods"}, verb: "delete", writes: true, run: func(a *app, c call) { a.askDelete(c, true) }},
+		{name: "purge", help: "delete the finished pods of those shown, after asking", on: []string{"pods"}, verb: "delete", writes: true, run: (*app).askPurge},
 		{name: "scale", hint: "scale", help: "change the number of replicas", on: []string{"scalable"}, verb: "patch", sub: "scale", writes: true, run: (*app).askScale},
 		{name: "restart", hint: "restart", help: "replace all pods, as kubectl rollout restart does", on: workload, verb: "patch", writes: true, run: (*app).askRestart},
 		{name: "set-image", help: "change a container's image", on: workload, verb: "patch", writes: true, run: one((*app).askImage)},
@@ -71,6 +72,37 @@ func (a *app) askDelete(c call, now bool) {
 	a.async(func(ctx context.Context) func() {
 		lost := a.blastLines(a.blast(ctx, c.on, false))
 		return func() { a.deleteQuestion(c, now, lost) }
+	})
+}
+
+// askPurge deletes those of the visible pods that have finished. Rows tell how a
+// pod looks, only the server its phase.
+func (a *app) askPurge(c call) {
+	shown := map[types.UID]target{}
+	for i := range c.table.snap.rows {
+		t := a.targetOf(c.table, &c.table.snap.rows[i])
+		shown[types.UID(t.uid)] = t
+	}
+	a.async(func(ctx context.Context) func() {
+		done := call{table: c.table}
+		for namespace := range strings.SplitSeq(c.table.in(), ",") {
+			pods, err := a.cluster.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Running,status.phase!=Pending"})
+			if err != nil {
+				return func() { a.fail(err) }
+			}
+			for _, p := range pods.Items {
+				if t, ok := shown[p.UID]; ok && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) {
+					done.on = append(done.on, t)
+				}
+			}
+		}
+		return func() {
+			if len(done.on) == 0 {
+				a.note("%s", a.words.say("no pod shown has finished"))
+				return
+			}
+			a.deleteQuestion(done, false, nil)
+		}
 	})
 }
 

@@ -40,7 +40,7 @@ func bindings() []binding {
 		{"plain", "c", "copy-name"}, // every table but the nodes', where k9s has cordon
 
 		{"pods", "l", "logs"}, {"pods", "p", "previous"}, {"pods", "s", "shell"}, {"pods", "a", "attach"}, {"pods", "F", "port-forward"},
-		{"pods", "o", "show-node"}, {"pods", "ctrl-k", "kill"}, {"pods", "f", "show-forwards"},
+		{"pods", "o", "show-node"}, {"pods", "ctrl-k", "kill"}, {"pods", "z", "purge"}, {"pods", "f", "show-forwards"},
 		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"},
 		{"services", "F", "port-forward"}, {"services", "f", "show-forwards"},
 

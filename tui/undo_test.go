@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -115,4 +116,38 @@ func TestUndoShowsWhatChangesAndRollsBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPurgeDeletesTheFinishedPodsThatAreShown(t *testing.T) {
+	var objects []runtime.Object
+	for name, phase := range map[string]corev1.PodPhase{"web-9": corev1.PodSucceeded, "節點-測試": corev1.PodRunning, "db-0": corev1.PodFailed, "app[red]x": corev1.PodRunning} {
+		namespace := "shop"
+		if phase == corev1.PodFailed || name == "app[red]x" {
+			namespace = "data"
+		}
+		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)}, Status: corev1.PodStatus{Phase: phase}})
+	}
+	deleted := make(chan string, 4)
+	s := newShow(t, Config{}, 100, 30, allowing(t, nil, objects...), func(a *app) {
+		a.cluster.any.(*dynamicfake.FakeDynamicClient).PrependReactor("delete", "pods", func(act kubetesting.Action) (bool, runtime.Object, error) {
+			deleted <- act.(kubetesting.DeleteAction).GetName()
+			return true, nil, nil
+		})
+	})
+	s.await("db-0")
+	s.keys("z")
+	s.await("Delete 2 pods", "shop/web-9", "data/db-0", "Cancel")
+	s.keys(tcell.KeyEscape, "/", "shop", tcell.KeyEnter)
+	s.await("pods(all)[2/4] /shop")
+	s.keys(":purge", tcell.KeyEnter)
+	s.await("Delete pod", "shop/web-9", "Cancel")
+	s.keys(tcell.KeyTab, tcell.KeyEnter)
+	s.await("deleted")
+	if got := <-deleted; got != "web-9" || len(deleted) > 0 {
+		t.Errorf("deletes %s and %d more", got, len(deleted))
+	}
+	s.keys(tcell.KeyEscape, "/", "red", tcell.KeyEnter)
+	s.await("[1/4] /red")
+	s.keys("z")
+	s.await("no pod shown has finished")
 }
