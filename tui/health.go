@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"orrery.dev/api"
 	"orrery.dev/client"
 )
@@ -140,6 +142,9 @@ func (c *cluster) plane(ctx context.Context) (api.Map, error) {
 		return out, err
 	}
 	out.EtcdError = "this server does not tell about etcd"
+	if apierrors.IsForbidden(err) {
+		out.EtcdError = "you may not get " + api.MapPath
+	}
 	return out, nil
 }
 
