@@ -13,7 +13,7 @@ LDFLAGS := -s -w \
 GO_SOURCES := $(shell find . -name '*.go' -not -path './node_modules/*' -not -path './web/app/*' -not -path './test/conformance/*' -not -path './test/clients/*')
 WEB_SOURCES := $(shell find web/app client/words -type f -not -path '*/node_modules/*')
 
-.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge soak-console pictures up down dev bench clean \
+.PHONY: help deps build web generate test unit race soak fuzz clients page lint e2e browser browser-huge console soak-console pictures up down dev bench clean \
 	conformance conformance-build conformance-report interchange differential bench-compare bench-report
 
 help: ## Show this help
@@ -44,7 +44,7 @@ generate: ## Make generated files anew
 test: deps build ## Run the tests: units, API, and the stories on a simulated and a real cluster
 	go test ./...
 	go test -C test/conformance ./...
-	$(MAKE) page e2e browser
+	$(MAKE) page e2e console browser
 
 unit: ## Run only what needs no cluster
 	go test ./...
@@ -115,8 +115,11 @@ browser: build ## Drive the dashboard in Chromium
 browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes (PODS= NODES= SOAK=minutes)
 	test/browser/run bin/orrery huge
 
+console: build ## Play the console in tmux, in terminals of several kinds
+	go test -count=1 -timeout 10m ./test/console -args -orrery=$(CURDIR)/bin/orrery
+
 soak-console: build ## Hold the console to its budgets at 10,000 rows that change (PODS= MINUTES=)
-	go test -count=1 -timeout 0 -v ./test/console -args -orrery=$(CURDIR)/bin/orrery -pods=$(or $(PODS),10000) -minutes=$(or $(MINUTES),10)
+	go test -count=1 -timeout 0 -v -run TestSoak ./test/console -args -orrery=$(CURDIR)/bin/orrery -pods=$(or $(PODS),10000) -minutes=$(or $(MINUTES),10)
 
 pictures: build ## Take docs/pictures anew, in both languages, light and dark
 	test/browser/run bin/orrery pictures

@@ -1,2 +1,3 @@
-// Package console measures the console in a terminal: `make soak-console`.
+// Package console plays the console in real terminals (`make console`), and
+// measures it (`make soak-console`).
 package console

@@ -29,11 +29,11 @@ import (
 )
 
 var (
-	binary  = flag.String("orrery", "", "the orrery binary; without it nothing is measured")
+	binary  = flag.String("orrery", "", "the orrery binary")
 	pods    = flag.Int("pods", 10_000, "rows that the console shows")
 	nodes   = flag.Int("nodes", 200, "simulated nodes that they run on")
 	rate    = flag.Float64("rate", 500, "changes a second that are aimed at")
-	minutes = flag.Float64("minutes", 10, "how long the console is watched")
+	minutes = flag.Float64("minutes", 0, "how long the console is watched; without it nothing is measured")
 )
 
 // What the console may take (T1, T6, T7 of the complaints that it answers).
@@ -48,10 +48,10 @@ const (
 // TestSoak shows all pods of a large cluster that changes all the time in a
 // console of its own, presses keys, and holds it to its budgets.
 func TestSoak(t *testing.T) {
-	if *binary == "" {
-		t.Skip("make soak-console names the binary")
+	if *binary == "" || *minutes == 0 {
+		t.Skip("make soak-console names the binary and how long")
 	}
-	kubeconfig := startCluster(t)
+	kubeconfig := startCluster(t, *nodes)
 	kube := connect(t, kubeconfig)
 	names := fill(t, kube)
 	stop := churn(t, kube, names)
@@ -102,7 +102,7 @@ func median(of []int64) int64 {
 }
 
 // startCluster starts a simulated cluster that ends with the test.
-func startCluster(t *testing.T) (kubeconfig string) {
+func startCluster(t *testing.T, nodes int) (kubeconfig string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func startCluster(t *testing.T) (kubeconfig string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := exec.Command(*binary, "up", "--simulate", "--nodes", strconv.Itoa(*nodes), "--data-dir", dir, "--address", address)
+	cluster := exec.Command(*binary, "up", "--simulate", "--nodes", strconv.Itoa(nodes), "--data-dir", dir, "--address", address)
 	cluster.Stdout, cluster.Stderr = log, log
 	if err := cluster.Start(); err != nil {
 		t.Fatal(err)
