@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -88,6 +89,14 @@ func TestTerminal(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("live again after %s", took)
 		}
+	})
+	t.Run("T48 what is copied goes to the terminal's clipboard", func(t *testing.T) {
+		c := open(t, kubeconfig)
+		c.await(t, "Running")
+		c.write(t, "/^web\r")
+		c.await(t, "[1/")
+		c.write(t, "c")
+		c.await(t, "\x1b]52;c;"+base64.StdEncoding.EncodeToString([]byte("web")))
 	})
 	for _, term := range []struct{ name, env, want string }{
 		{"xterm-256color", "", "●"}, {"screen-256color", "", "●"}, {"linux", "", "web"}, {"xterm-256color", "NO_COLOR=1", "●"}, {"dumb", "", ""},
