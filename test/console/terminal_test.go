@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -54,14 +55,14 @@ func TestTerminal(t *testing.T) {
 		w.keys(t, "exit", "Enter")
 		w.await(t, "pods(default)") // the table, in its new size
 	})
-	t.Run("T49 it can be suspended, and stopped in its tracks", func(t *testing.T) {
+	t.Run("T49 it can be suspended, and comes back whole", func(t *testing.T) {
 		w := newWindow(t, "xterm-256color", "bash --norc")
 		w.keys(t, "PS1='shell> '", "Enter", console, "Enter")
 		w.await(t, "web", "Running")
 		w.keys(t, "C-z")
 		w.await(t, "Stopped", "shell>")
 		w.keys(t, "clear; fg", "Enter")
-		w.await(t, "web", "Running", "pods(default)")
+		w.await(t, "● live", "Cluster", "<:>", "pods(default)", "Running", "└───", " pods ")
 		w.keys(t, "?")
 		w.await(t, ":describe")
 		w.keys(t, "Escape")
@@ -105,7 +106,7 @@ func TestTerminal(t *testing.T) {
 			w := newWindow(t, term.name, "bash --norc")
 			w.keys(t, "PS1='shell> '; clear", "Enter", term.env+" TERM="+term.name+" LANG=C.UTF-8 "+console, "Enter")
 			if term.name == "dumb" { // it has no cursor to move
-				w.await(t, "terminal", "TERM", "shell>")
+				w.await(t, "with TERM set to its type")
 				return
 			}
 			w.await(t, "Running", term.want, "pods(default)")
@@ -124,9 +125,16 @@ var colour = regexp.MustCompile(`\x1b\[(?:[0-9;]*;)?[34][0-8](?:;[0-9;]*)?m`)
 type window struct{ socket string }
 
 func newWindow(t *testing.T, term, command string) *window {
-	w := &window{filepath.Join(t.TempDir(), "tmux")}
+	dir, err := os.MkdirTemp("", "tmux") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &window{filepath.Join(dir, "s")}
 	w.tmux(t, "-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", "env TERM="+term+" LANG=C.UTF-8 "+command)
-	t.Cleanup(func() { _ = exec.Command("tmux", "-S", w.socket, "kill-server").Run() })
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", w.socket, "kill-server").Run()
+		os.RemoveAll(dir)
+	})
 	return w
 }
 
