@@ -62,7 +62,7 @@ func TestTerminal(t *testing.T) {
 		w.keys(t, "C-z")
 		w.await(t, "Stopped", "shell>")
 		w.keys(t, "clear; fg", "Enter")
-		w.await(t, "● live", "Cluster", "<:>", "pods(default)", "Running", "└───", " pods ")
+		w.await(t, "● live", "Cluster", "<:>", "pods(default)", "Running", "└───", "\n pods")
 		w.keys(t, "?")
 		w.await(t, ":describe")
 		w.keys(t, "Escape")
