@@ -324,12 +324,12 @@ describe('many at once', () => {
 describe('words', () => {
   test('T19: a pod’s status is kubectl’s word', () =>
     on('/k/pods?cols=Ready|Status', {}, async (page) => {
+      await page.setViewportSize({ width: 1280, height: 4000 }) // all rows have to be drawn
       await rowNamed(page, 'typo').waitFor()
       const kubectl = () => execFileSync(process.env.ORRERY_BINARY, ['kubectl', 'get', 'pods', '-A', '--no-headers'], { encoding: 'utf8' }).trim().split('\n').map((l) => l.split(/\s+/).slice(0, 4))
       const ours = () => grid(page).locator('.body .row').evaluateAll((rows) => rows.map((r) => [...r.querySelectorAll('[role=gridcell]')].map((c) => c.textContent.trim()).slice(1)).map(([name, space, ready, status]) => [space, name, ready, status]))
       const text = (list) => list.map((x) => x.join(' ')).sort().join('\n')
-      // All rows have to be drawn, and what goes on meanwhile may be seen by one only.
-      await page.setViewportSize({ width: 1280, height: 4000 })
+      // What goes on meanwhile may be seen by one only.
       await until('the same words', async () => text(await ours()) === text(kubectl()))
       assert.ok(new Set((await ours()).map((x) => x[3])).size > 3)
     }))
