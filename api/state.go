@@ -59,10 +59,11 @@ func workloadState(obj runtime.Object) State {
 			stuck = stuck || c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse ||
 				c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		}
-		if !stuck && o.Status.Replicas > o.Status.UpdatedReplicas {
-			return StateProgressing // pods of an older template are still there, whatever is available
+		state := replicas(o.Spec.Replicas, o.Status.UpdatedReplicas, o.Status.AvailableReplicas, o.Generation, o.Status.ObservedGeneration, stuck)
+		if state == StateOK && o.Status.Replicas > o.Status.UpdatedReplicas {
+			return StateProgressing // pods of an older template are still there
 		}
-		return replicas(o.Spec.Replicas, o.Status.UpdatedReplicas, o.Status.AvailableReplicas, o.Generation, o.Status.ObservedGeneration, stuck)
+		return state
 	case *appsv1.ReplicaSet:
 		return replicas(o.Spec.Replicas, o.Status.Replicas, o.Status.ReadyReplicas, o.Generation, o.Status.ObservedGeneration, false)
 	case *appsv1.StatefulSet:

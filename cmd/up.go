@@ -366,29 +366,40 @@ func (n *node) waitSystemPods(ctx context.Context) error {
 		if err != nil {
 			return err.Error(), nil
 		}
-		missing := map[string]bool{"component=etcd": true, "component=kube-apiserver": true, "component=kube-controller-manager": true,
-			"component=kube-scheduler": true, "k8s-app=kube-proxy": true, "k8s-app=kube-dns": true}
-		proxies := 0
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if why := whyNotReady(pod); why != "" {
-				return pod.Name + ": " + why, nil
-			}
-			if pod.Labels["k8s-app"] == "kube-proxy" {
-				proxies++
-			}
-			for _, key := range []string{"component", "k8s-app"} {
-				delete(missing, key+"="+pod.Labels[key])
-			}
-		}
-		for label := range missing {
-			return "no pod with " + label + " yet", nil
-		}
-		if proxies < n.nodes {
-			return fmt.Sprintf("kube-proxy runs on %d of %d nodes", proxies, n.nodes), nil
-		}
-		return "", nil
+		return missingSystemPod(pods.Items, n.nodes), nil
 	})
+}
+
+// missingSystemPod says which of the pods that make up a cluster is not there or
+// not ready, or "". What else users run beside them is not waited for.
+func missingSystemPod(pods []corev1.Pod, nodes int) string {
+	missing := map[string]bool{"component=etcd": true, "component=kube-apiserver": true, "component=kube-controller-manager": true,
+		"component=kube-scheduler": true, "k8s-app=kube-proxy": true, "k8s-app=kube-dns": true}
+	proxies := 0
+	for i := range pods {
+		pod := &pods[i]
+		app := pod.Labels["k8s-app"]
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		if !static && app != "kube-proxy" && app != "kube-dns" {
+			continue
+		}
+		if why := whyNotReady(pod); why != "" {
+			return pod.Name + ": " + why
+		}
+		if app == "kube-proxy" {
+			proxies++
+		}
+		for _, key := range []string{"component", "k8s-app"} {
+			delete(missing, key+"="+pod.Labels[key])
+		}
+	}
+	for label := range missing {
+		return "no pod with " + label + " yet"
+	}
+	if proxies < nodes {
+		return fmt.Sprintf("kube-proxy runs on %d of %d nodes", proxies, nodes)
+	}
+	return ""
 }
 
 // whyNotReady is the shortest true reason, or "".
