@@ -86,6 +86,7 @@ async function heap(page) {
 describe(`${pods} pods on ${nodes} nodes`, () => {
   test('T1, T2, T3, T12: rows are there within a second, all are counted, and what travels is rows', async (t) => {
     const page = await visit(browser, '/kinds')
+    await live(page) // what the first load receives is not counted
     let bytes = 0
     let leaked = ''
     page.on('websocket', (s) => s.on('framereceived', ({ payload }) => {
