@@ -112,8 +112,9 @@ conformance-runner:
 browser: build ## Drive the dashboard in Chromium
 	test/browser/run bin/orrery
 
-browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes (PODS= NODES= SOAK=minutes)
-	test/browser/run bin/orrery huge
+browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes, then at 500 changes/s (PODS= SOAK=minutes)
+	NODES=5000 RATE=50 SOAK=0 test/browser/run bin/orrery huge
+	NODES=200 RATE=500 test/browser/run bin/orrery huge
 
 console: build ## Play the console in tmux, in terminals of several kinds
 	go test -count=1 -timeout 10m ./test/console -args -orrery=$(CURDIR)/bin/orrery

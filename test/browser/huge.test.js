@@ -1,11 +1,15 @@
-// The page's budgets, at the size at which other dashboards break: by default
-// 10,000 pods on 5,000 nodes, which change 500 times a second while we measure.
+// The page's budgets, at the size at which other dashboards break: PODS pods on
+// NODES nodes, which change RATE times a second while we measure, and for SOAK
+// minutes at the end. The cluster is on this machine, too: 5,000 nodes leave too
+// little of it to make 500 changes a second, so many nodes and many changes are
+// measured one after the other (make browser-huge).
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { base, grid, kube, launch, live, until, visit } from './browser.js'
 
 const pods = Number(process.env.PODS ?? 10_000)
 const nodes = Number(process.env.NODES ?? 5_000)
+const rate = Number(process.env.RATE ?? 500)
 const soak = Number(process.env.SOAK ?? 2) * 60_000
 const spaces = 20
 
@@ -24,8 +28,9 @@ before(async () => {
     })
   }
   await until(`${pods} pods run`, async () => {
-    const lists = await Promise.all(Array.from({ length: spaces }, (_, i) => kube(page, 'GET', `/apis/apps/v1/namespaces/load-${i}/deployments/load`)))
-    return lists.every((d) => d.status?.readyReplicas === d.spec.replicas)
+    // While all are made at once, in one process, an answer may be too late.
+    const lists = await Promise.all(Array.from({ length: spaces }, (_, i) => kube(page, 'GET', `/apis/apps/v1/namespaces/load-${i}/deployments/load`).catch(() => null)))
+    return lists.every((d) => d && d.status?.readyReplicas === d.spec.replicas)
   }, 30 * 60_000, 3000)
   names = (await kube(page, 'GET', '/api/v1/namespaces/load-0/pods')).items.map((p) => p.metadata.name)
   await page.context().close()
@@ -38,8 +43,14 @@ const churn = (page, rate) => keepDoing(rate, (n) => kube(page, 'PATCH', `/api/v
 const churnEvents = (page, rate) => keepDoing(rate, (n) => kube(page, 'POST', '/api/v1/namespaces/load-1/events', {
   apiVersion: 'v1', kind: 'Event', metadata: { generateName: 'churn-' }, type: 'Normal', reason: 'Churned', message: `for the ${n}th time`, involvedObject: { kind: 'Pod', namespace: 'load-1', name: names[0] },
 }))
+/**
+ * keepDoing tells at last how often a second it did, and fails if that was far from
+ * what it should have been: then nothing was measured. A server of that size
+ * may refuse one for now (etcd's own time-outs), as it may any client.
+ */
 function keepDoing(rate, act) {
   let done = 0
+  let refused = 0
   const started = Date.now()
   let stopped = false
   const worker = async () => {
@@ -49,14 +60,16 @@ function keepDoing(rate, act) {
         await new Promise((next) => setTimeout(next, 20))
         continue
       }
-      await act(++done)
+      await act(++done).catch(() => refused++)
     }
   }
   const workers = Promise.all(Array.from({ length: 16 }, worker))
   return async () => {
     stopped = true
     await workers
-    return done / ((Date.now() - started) / 1000)
+    const reached = (done - refused) / ((Date.now() - started) / 1000)
+    assert.ok(reached > rate * 0.8, `only ${Math.round(reached)} of ${rate} changes a second; ${refused} were refused`)
+    return reached
   }
 }
 
@@ -113,10 +126,10 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('T1, T6: 500 changes a second cost less than half a core, and keys are answered at once', async (t) => {
+  test(`T1, T6: ${rate} changes a second cost less than half a core, and keys are answered at once`, async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
-    const stop = churn(page, 500)
+    const stop = churn(page, rate)
     await page.waitForTimeout(2000)
     const { core, longest } = await cost(page, 10_000)
     await grid(page).focus()
@@ -130,8 +143,8 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
       }
       return all.sort((a, b) => a - b)[10]
     })
-    const rate = await stop()
-    t.diagnostic(`${Math.round(rate)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
+    const reached = await stop()
+    t.diagnostic(`${Math.round(reached)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
     assert.ok(core < 0.5, `${core} of a core`)
     assert.ok(longest < 100, `a task of ${longest} ms`)
     assert.ok(key < 50, `${key} ms from key to paint`)
@@ -142,8 +155,8 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     const page = await visit(browser, '/kinds')
     await page.getByRole('link', { name: 'Pods', exact: true }).last().waitFor()
     await page.waitForTimeout(12_000)
-    const stop = churn(page, 200)
-    const stopEvents = churnEvents(page, 100)
+    const stop = churn(page, rate * 0.4)
+    const stopEvents = churnEvents(page, rate * 0.2)
     const { core } = await cost(page, 10_000)
     await Promise.all([stop(), stopEvents()])
     t.diagnostic(`${(core * 100).toFixed(1)} % of a core`)
@@ -194,10 +207,10 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test('T6, T7: the heap stays flat', { timeout: soak + 300_000 }, async (t) => {
+  test('T6, T7: the heap stays flat', { timeout: soak + 300_000, skip: !soak }, async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
-    const stop = churn(page, 200)
+    const stop = churn(page, rate * 0.4)
     await page.waitForTimeout(20_000)
     const was = await heap(page)
     await page.waitForTimeout(soak)
