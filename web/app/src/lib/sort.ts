@@ -38,7 +38,7 @@ function quantity(c: Cell): number | undefined {
 
 const isNothing = (c: Cell | undefined): boolean => c === null || c === undefined || (typeof c === 'string' && nothing.has(c))
 
-export const byName = (a: Row, b: Row): number => collator.compare(a.ns ?? '', b.ns ?? '') || collator.compare(a.name, b.name)
+export const byName = (a: Row, b: Row): number => (a.ns === b.ns ? 0 : collator.compare(a.ns ?? '', b.ns ?? '')) || collator.compare(a.name, b.name)
 
 /** compareRows makes the comparison of an order; ties go by namespace and name. */
 export function compareRows(order: Order | null, columns: Column[]): (a: Row, b: Row) => number {
@@ -61,22 +61,25 @@ export function compareRows(order: Order | null, columns: Column[]): (a: Row, b:
 /**
  * Sorter keeps the last result as the start of the next: between two flushes
  * little moves, and sorting what is nearly sorted takes little more than one
- * comparison a row.
+ * comparison a row. By name nothing moves at all, unless rows are new.
  */
 export class Sorter {
   private last: string[] = []
+  private by: unknown
 
   sort(rows: Map<string, Row>, keep: (row: Row) => boolean, compare: (a: Row, b: Row) => number): Row[] {
     const out: Row[] = []
-    const seen = new Set<string>()
     for (const uid of this.last) {
       const row = rows.get(uid)
-      if (!row) continue
-      seen.add(uid)
-      if (keep(row)) out.push(row)
+      if (row && keep(row)) out.push(row)
     }
-    for (const [uid, row] of rows) if (!seen.has(uid) && keep(row)) out.push(row)
-    out.sort(compare)
+    const known = out.length
+    if (known < rows.size) {
+      const seen = new Set(this.last)
+      for (const [uid, row] of rows) if (!seen.has(uid) && keep(row)) out.push(row)
+    }
+    if (out.length > known || compare !== byName || this.by !== byName) out.sort(compare)
+    this.by = compare
     this.last = out.map((row) => row.uid)
     return out
   }

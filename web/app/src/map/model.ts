@@ -1,4 +1,3 @@
-import { byName } from '../lib/sort'
 import type { ClusterMap, Column, EtcdMember, KubeObject, Row, State } from '../stream/types'
 
 /** What the map knows of one part of the cluster. */
@@ -38,7 +37,7 @@ export interface Model {
 
 /** What the model is made of: rows of the stream, and the map's own facts. */
 export interface Facts {
-  nodes: Row[]
+  nodes: Row[] // in the order in which they are shown
   nodeColumns: Column[]
   pods: Row[]
   podColumns: Column[]
@@ -56,10 +55,13 @@ export function worst(states: State[]): State {
   return badness.find((s) => states.includes(s)) ?? 'unknown'
 }
 
-const cell = (row: Row, columns: Column[], name: string): string => {
-  const i = columns.findIndex((c) => c.name.toLowerCase() === name.toLowerCase())
-  const v = i < 0 ? null : row.cells[i]
-  return v === null || v === undefined || v === '<none>' ? '' : String(v)
+/** reader finds a column once, for all the rows. */
+function reader(columns: Column[], name: string): (row: Row) => string {
+  const i = columns.findIndex((c) => c.name.toLowerCase() === name)
+  return (row) => {
+    const v = row.cells[i]
+    return v === null || v === undefined || v === '<none>' ? '' : String(v)
+  }
 }
 
 function groupBy<T, K>(list: T[], key: (item: T) => K): Map<K, T[]> {
@@ -72,8 +74,9 @@ function groupBy<T, K>(list: T[], key: (item: T) => K): Map<K, T[]> {
 }
 
 export function buildModel(f: Facts): Model {
+  const system = f.pods.filter((p) => p.ns === 'kube-system')
   const podsOf = (component: string) =>
-    f.pods.filter((p) => p.ns === 'kube-system' && (p.labels?.component === component || p.labels?.['k8s-app'] === component || p.name.startsWith(component + '-')))
+    system.filter((p) => p.labels?.component === component || p.labels?.['k8s-app'] === component || p.name.startsWith(component + '-'))
 
   function part(id: Part['what'], component: string, check: string): Part {
     const pods = podsOf(component)
@@ -98,7 +101,7 @@ export function buildModel(f: Facts): Model {
 
   function holder(component: string): string {
     const lease = f.leases.find((l) => l.name === component)
-    return lease ? cell(lease, f.leaseColumns, 'Holder').replace(/_[0-9a-f-]+$/, '') : ''
+    return lease ? reader(f.leaseColumns, 'holder')(lease).replace(/_[0-9a-f-]+$/, '') : ''
   }
 
   const members = f.map?.etcd ?? []
@@ -113,27 +116,29 @@ export function buildModel(f: Facts): Model {
     if (f.live) etcd.state = members.some((m) => m.error) ? 'warning' : worst([etcd.state === 'unknown' ? 'ok' : etcd.state])
   }
 
-  const podsOn = groupBy(f.pods, (p) => cell(p, f.podColumns, 'Node'))
+  const podsOn = groupBy(f.pods, reader(f.podColumns, 'node'))
+  const [statusOf, rolesOf] = [reader(f.nodeColumns, 'status'), reader(f.nodeColumns, 'roles')]
+  const [versionOf, runtimeOf] = [reader(f.nodeColumns, 'version'), reader(f.nodeColumns, 'container-runtime')]
   const nodes = f.nodes.map((row): NodeBox => {
     const pods = podsOn.get(row.name) ?? []
     const on = (id: 'kubelet' | 'proxy' | 'runtime', state: State, v: string, its: Row[] = []): Part => ({
       id: `${id}:${row.name}`, what: id, state: f.live ? state : 'unknown', version: v, leader: '', pods: its, message: '',
     })
     const proxies = pods.filter((p) => p.labels?.['k8s-app'] === 'kube-proxy' || p.name.startsWith('kube-proxy'))
-    const status = cell(row, f.nodeColumns, 'Status')
+    const status = statusOf(row)
     const up: State = status.startsWith('Ready') ? 'ok' : status.includes('NotReady') ? 'error' : row.state
-    const roles = cell(row, f.nodeColumns, 'Roles')
-    const runtime = cell(row, f.nodeColumns, 'Container-Runtime')
+    const roles = rolesOf(row)
+    const runtime = runtimeOf(row)
     const simulated = runtime.startsWith('simulated:')
     return {
       row, name: row.name, roles, pods, simulated,
       controlPlane: roles.includes('control-plane'),
-      kubelet: on('kubelet', up, cell(row, f.nodeColumns, 'Version')),
-      proxy: on('proxy', proxies.length ? worst(proxies.map((p) => p.state)) : up === 'ok' && !simulated ? 'ok' : 'unknown', cell(row, f.nodeColumns, 'Version'), proxies),
+      kubelet: on('kubelet', up, versionOf(row)),
+      proxy: on('proxy', proxies.length ? worst(proxies.map((p) => p.state)) : up === 'ok' && !simulated ? 'ok' : 'unknown', versionOf(row), proxies),
       runtime: on('runtime', up === 'ok' ? 'ok' : 'unknown', runtime),
     }
   })
-  nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane) || byName(a.row, b.row))
+  nodes.sort((a, b) => Number(b.controlPlane) - Number(a.controlPlane))
 
   return {
     apiserver, etcd, members, nodes,
