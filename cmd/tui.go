@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"orrery.dev/client"
 	"orrery.dev/server/remote"
@@ -31,6 +32,8 @@ func newTUICommand() *cobra.Command {
 			o.Context, o.REST, o.Instead = first.Context, first.REST, first.Instead
 			o.Contexts = func() ([]tui.Context, error) { return contextsOf(path) }
 			o.Connect = func(context string) (tui.Connection, error) { return connect(path, context) }
+			o.Rename = func(context, name string) error { return renameContext(path, context, name) }
+			o.Forget = func(context string) error { return forgetContext(path, context) }
 			o.FromEnvironment(os.Getenv)
 			return tui.Run(c.Context(), o)
 		},
@@ -41,6 +44,7 @@ func newTUICommand() *cobra.Command {
 	f.StringVarP(&o.Command, "command", "c", "", "begin with this view, as after a colon: pods, deploy, nodes")
 	f.StringVar(&o.Theme, "theme", "auto", "dark, light, high-contrast, deuteranopia, or auto: by the terminal's background")
 	f.BoolVar(&o.ASCII, "ascii", false, "draw with ASCII alone (default: where the terminal has no more)")
+	f.StringVar(&o.NodeShellImage, "node-shell-image", "", "image for a shell on a node (default: busybox)")
 	f.BoolVar(&o.ReadOnly, "readonly", false, "allow nothing that changes the cluster")
 	return c
 }
@@ -60,6 +64,45 @@ func contextsOf(path string) ([]tui.Context, error) {
 		out = append(out, known)
 	}
 	return out, nil
+}
+
+// renameContext and forgetContext change the kubeconfig that has the context.
+func renameContext(path, context, name string) error {
+	return changeContexts(path, context, func(file *clientcmdapi.Config) error {
+		if name == "" || file.Contexts[name] != nil {
+			return fmt.Errorf("the name %q is taken, or none", name)
+		}
+		file.Contexts[name] = file.Contexts[context]
+		if file.CurrentContext == context {
+			file.CurrentContext = name
+		}
+		return nil
+	})
+}
+
+func forgetContext(path, context string) error {
+	return changeContexts(path, context, func(file *clientcmdapi.Config) error {
+		if file.CurrentContext == context {
+			file.CurrentContext = ""
+		}
+		return nil
+	})
+}
+
+func changeContexts(path, context string, change func(*clientcmdapi.Config) error) error {
+	rules := kubeconfigRules(path)
+	file, err := rules.GetStartingConfig()
+	if err != nil {
+		return err
+	}
+	if file.Contexts[context] == nil {
+		return fmt.Errorf("the kubeconfig has no context %q", context)
+	}
+	if err := change(file); err != nil {
+		return err
+	}
+	delete(file.Contexts, context)
+	return clientcmd.ModifyConfig(rules, *file, false)
 }
 
 // connect reads the way to a context's cluster; "" is the current one.

@@ -19,6 +19,10 @@ type action struct {
 	// kind's.
 	verb, sub, resource string
 	writes              bool // refused when read-only
+	// home: what it makes is in the namespace that one works in.
+	home bool
+	// never says why there is no such thing here, and what to use.
+	never string
 	// instead says what to do where the console is shown elsewhere than where it
 	// runs, for what concerns that machine.
 	instead string
@@ -51,7 +55,8 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(objectActions(), whyActions(), changeActions(), editorActions(), textActions(), tableActions(), globalActions())
+	return slices.Concat(objectActions(), whyActions(), changeActions(), editorActions(), textActions(), tableActions(), nodeShellActions(), transferActions(), folderActions(),
+		saveActions(), contextActions(), helmActions(), globalActions())
 }
 
 func actionsByName() map[string]action {
@@ -83,10 +88,11 @@ func (a *app) do(name string, args ...string) {
 		act.run(a, c)
 		return
 	}
+	home := a.home()
 	a.async(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		why := a.rights.refusal(ctx, a.cluster, act, c.on[0])
+		why := a.rights.refusal(ctx, a.cluster, act, c.on[0], home)
 		return func() {
 			if why != "" {
 				a.fail(fmt.Errorf("%s: %s", act.name, why))
@@ -109,6 +115,9 @@ func (a *app) targetOf(t *tablePane, r *gridRow) target {
 func (a *app) refuses(act action, p pane) string {
 	if act.on != nil && !slices.ContainsFunc(p.scopes(), func(s string) bool { return slices.Contains(act.on, s) }) {
 		return a.words.say("not for %s", p.crumb())
+	}
+	if act.never != "" {
+		return a.words.say(act.never)
 	}
 	if act.instead != "" && a.config.Terminal != nil {
 		return a.words.say("the console runs on %s, not on your machine; %s", a.config.Machine, a.words.say(act.instead))
@@ -135,6 +144,8 @@ func globalActions() []action {
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
 		{name: "crumbs", help: "show or hide the way here", run: func(a *app, _ call) { a.crumbsOff = !a.crumbsOff }},
 		{name: "clear-filter", help: "clear the filter", run: func(a *app, _ call) { a.clearFilter() }},
+		{name: "bench", help: "the load that a Service bears", never: "not offered; port-forward it and use hey or wrk"},
+		{name: "vulnerabilities", help: "the known vulnerabilities of the images", never: "not offered; use a scanner like trivy"},
 		{name: "suspend", help: "stop this program; fg brings it back", instead: "ssh's own ~^Z does it", run: func(a *app, _ call) { a.stopProcess() }},
 		{name: "quit", help: "leave", run: func(a *app, _ call) { a.quit() }},
 	}

@@ -47,6 +47,8 @@ type desk struct {
 	quit      context.CancelFunc
 	work      sync.WaitGroup
 	forwards  forwards
+	settings  settings
+	logColumn *int // where all logs begin, if that is locked
 
 	commands, filters history // of the prompt
 
@@ -104,6 +106,7 @@ func newApp(cfg Config, c *cluster) *app {
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()
 	a.rights = newRights()
+	a.settings, _ = readSettings(cfg.Settings) // what is wrong with it is told when it is changed
 	return a
 }
 

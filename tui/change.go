@@ -144,7 +144,10 @@ func (a *app) deleteQuestion(c call, now bool, lost []string) {
 		q.title = fmt.Sprintf("%s %s", a.words.say("Delete"), k.singular)
 	}
 	q.text = append(q.text, lost...)
-	if typedKind(k) {
+	if mixed(c.on) {
+		q.title = fmt.Sprintf("%s %d", a.words.say("Delete"), len(c.on))
+	}
+	if slices.ContainsFunc(c.on, func(t target) bool { return typedKind(t.kind) }) {
 		q.must = c.on[0].name
 		if len(c.on) > 1 {
 			q.must = fmt.Sprint(len(c.on))
@@ -370,10 +373,7 @@ func (a *app) askDrain(t target) {
 
 // drain shows its progress as a text.
 func (a *app) drain(t target) {
-	p := newText(a, "drain "+t.name, nil)
-	p.lines = newLines(1<<20, a.dirty)
-	p.load = func(ctx context.Context) ([]string, error) { return p.lines.all(), nil }
-	p.follow = true
+	p := a.newWork("drain "+t.name, func() {}) // it goes on without
 	a.push(p)
 	a.async(func(ctx context.Context) func() {
 		err := a.cluster.drain(ctx, t.name, p.lines)

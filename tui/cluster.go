@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
 
 	"orrery.dev/client"
 )
@@ -26,6 +27,8 @@ type cluster struct {
 	kube   kubernetes.Interface
 	any    dynamic.Interface
 	find   discovery.DiscoveryInterface
+	// exec makes what streams to a pod: an executor.
+	exec func(t target, sub string, options any) (remotecommand.Executor, error)
 	// own are who may answer what only orrery's API server does, in turn.
 	own []rest.Interface
 }
@@ -53,6 +56,7 @@ func newCluster(cfg *rest.Config, instead http.Handler) (*cluster, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	c := &cluster{config: own, kube: kube, any: objects, find: find, own: []rest.Interface{find.RESTClient()}}
+	c.exec = c.executor
 	if instead != nil {
 		inside, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "inside", Transport: client.Inside{Handler: instead}})
 		if err != nil {

@@ -17,10 +17,13 @@ type command struct {
 }
 
 // parseCommand reads a line: a word, then namespaces, "/text", "-n namespace",
-// "-f text", "-l labels", "a=b" or "@context".
+// "-f text", "-l labels", "a=b" or "@context". After dir it is a path.
 func parseCommand(line string) command {
 	line = strings.TrimSpace(line)
 	var c command
+	if word, path, ok := strings.Cut(line, " "); ok && word == "dir" {
+		return command{word: word, args: []string{strings.TrimSpace(path)}}
+	}
 	if head, text, ok := strings.Cut(line, " /"); ok {
 		c.filter, line = text, head
 	} else if at := strings.Index(line, " -f "); at >= 0 {

@@ -42,6 +42,68 @@ func (a *app) newContexts() *tablePane {
 	return t
 }
 
+func contextActions() []action {
+	on, instead := []string{"contexts"}, "it shows one cluster only"
+	return []action{
+		{name: "rename-context", hint: "rename", help: "another name for the context, in the kubeconfig", on: on, instead: instead, run: one((*app).askRenameContext)},
+		{name: "delete-context", hint: "delete", help: "take the context out of the kubeconfig, after asking", on: on, instead: instead, run: one((*app).askForgetContext)},
+	}
+}
+
+func (a *app) askRenameContext(t target) {
+	if a.config.Rename == nil {
+		a.fail(errors.New(a.words.say("this console shows one cluster only")))
+		return
+	}
+	a.question(question{title: a.words.say("rename") + " " + t.name, ask: a.words.say("name"), value: t.name, yes: "OK", do: func(typed string) {
+		name := strings.TrimSpace(typed)
+		if name == t.name {
+			return
+		}
+		a.changeContexts(a.words.say("renamed"), func() error { return a.config.Rename(t.name, name) }, func() {
+			if a.config.Context == t.name {
+				a.config.Context = name
+			}
+			if chosen := a.settings.Favourites[t.name]; chosen != nil {
+				a.remember(a.words.say("renamed"), func(s *settings) { s.favour(name, chosen); delete(s.Favourites, t.name) })
+			}
+		})
+	}})
+}
+
+func (a *app) askForgetContext(t target) {
+	switch {
+	case a.config.Forget == nil:
+		a.fail(errors.New(a.words.say("this console shows one cluster only")))
+		return
+	case t.name == a.config.Context:
+		a.fail(errors.New(a.words.say("%s is the one you are in; change to another first", t.name)))
+		return
+	}
+	text := []string{"  " + t.name, "", a.words.say("its cluster and user stay in the kubeconfig"), ""}
+	a.question(question{title: a.words.say("Delete") + " context", text: text, yes: "Delete", do: func(string) {
+		a.changeContexts(a.words.say("deleted"), func() error { return a.config.Forget(t.name) }, func() {})
+	}})
+}
+
+// changeContexts changes the kubeconfig, and shows the contexts as they are then.
+func (a *app) changeContexts(done string, change func() error, then func()) {
+	a.async(func(context.Context) func() {
+		err := change()
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.note("%s", done)
+			then()
+			if t, ok := a.top().(*tablePane); ok && t.kind.plural == "contexts" {
+				a.replace(a.newContexts())
+			}
+		}
+	})
+}
+
 func (a *app) contexts() ([]Context, error) {
 	if a.config.Contexts == nil {
 		return nil, errors.New(a.words.say("this console shows one cluster only"))

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdamore/tcell/v2"
@@ -53,9 +54,12 @@ type question struct {
 	text  []string
 	ask   string // label of the line; empty for none
 	value string // what the line begins with
-	must  string // what must be typed, if anything
-	yes   string
-	do    func(typed string)
+	// also is the label of a second line, and with what the two are done.
+	also, alsoValue string
+	with            func(typed, also string)
+	must            string // what must be typed, if anything
+	yes             string
+	do              func(typed string)
 }
 
 func (a *app) question(q question) {
@@ -84,6 +88,12 @@ func (a *app) question(q question) {
 		f.AddFormItem(field)
 		typed = field.GetText
 		height++
+	}
+	second := tview.NewInputField().SetLabel(q.also + " ").SetText(q.alsoValue)
+	if q.also != "" {
+		f.AddFormItem(second)
+		width, height = 70, height+1
+		q.do = func(typed string) { q.with(typed, second.GetText()) }
 	}
 	yes := func() {
 		line := typed()
@@ -146,7 +156,16 @@ func names(on []target) []string {
 		if i == 10 && len(on) > 11 {
 			return append(out, fmt.Sprintf("  … %d more", len(on)-i))
 		}
+		if mixed(on) {
+			out = append(out, "  "+t.kind.singular+" "+t.String())
+			continue
+		}
 		out = append(out, "  "+t.String())
 	}
 	return out
+}
+
+// mixed says whether they are of several kinds.
+func mixed(on []target) bool {
+	return slices.ContainsFunc(on, func(t target) bool { return t.kind.scope() != on[0].kind.scope() })
 }

@@ -18,6 +18,10 @@ import (
 var ofTheMachine = map[string]string{
 	"shell.go":         "an editor is started only where there is no Config.Terminal",
 	"forward.go":       "port-forward has an instead",
+	"saves.go":         "its actions have an instead",
+	"favourites.go":    "such a console has no Config.Settings",
+	"transfer.go":      "transfer has an instead",
+	"folder.go":        "its actions have an instead",
 	"terminal.go":      "sets the environment that tcell reads",
 	"terminal_unix.go": "suspend has an instead",
 }

@@ -35,6 +35,9 @@ func scenes() []scene {
 		}},
 		{[]string{"alias", "a", "aliases"}, "all kinds and their names", func(a *app, _ command) { a.replace(a.newAliases()) }},
 		{[]string{"portforward", "pf", "portforwards", "forwards"}, "the port-forwards that run", func(a *app, _ command) { a.replace(a.newForwards()) }},
+		{[]string{"screendump", "sd", "screendumps"}, "what was saved of this cluster; Enter shows it", func(a *app, _ command) { a.do("screendump") }},
+		{[]string{"dir"}, "a folder of manifests, to apply, edit or delete", func(a *app, c command) { a.do("dir", c.args...) }},
+		{[]string{"charts", "hm", "helm"}, "the releases of Helm; Enter shows the newest manifest", func(a *app, _ command) { a.replace(a.newReleases()) }},
 	}
 }
 
@@ -147,24 +150,4 @@ func (a *app) useNamespace(names string) {
 		return
 	}
 	a.execute("pods")
-}
-
-// favourites are the namespaces of the keys 1 to 9, in the order in which the
-// header lists them.
-func (a *app) favourites() []string {
-	out := slices.Clone(a.namespaces)
-	slices.SortStableFunc(out, func(x, y string) int { return favourite(x) - favourite(y) })
-	return out[:min(len(out), 9)]
-}
-
-func favourite(ns string) int {
-	switch ns {
-	case "default":
-		return 0
-	case "kube-system":
-		return 1
-	case "kube-node-lease", "kube-public":
-		return 3
-	}
-	return 2
 }

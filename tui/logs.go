@@ -35,7 +35,10 @@ func (a *app) showLogs(t target, previous bool) {
 	p := &logPane{app: a, of: t, previous: previous}
 	p.pager = newPager(a, newLines(logBytes, a.dirty))
 	p.showStamps()
-	p.follow, p.wrap = true, true
+	p.follow, p.wrap = true, a.logColumn == nil
+	if a.logColumn != nil {
+		p.left = *a.logColumn
+	}
 	p.allOf = t.container == ""
 	p.SetBorder(true).SetBorderStyle(a.theme.border)
 	p.SetBorderPadding(0, 0, 1, 1)
@@ -53,6 +56,9 @@ func (p *logPane) refresh(time.Time) {
 }
 
 func (p *logPane) close() {
+	if p.app.logColumn != nil {
+		*p.app.logColumn = p.left
+	}
 	if p.stop != nil {
 		p.stop()
 		p.stop = nil
@@ -102,6 +108,15 @@ func (p *logPane) jump() {
 	}
 }
 
+// lockColumn keeps the column that the log is scrolled to, for other logs too.
+func (p *logPane) lockColumn() {
+	if p.app.logColumn != nil {
+		p.app.logColumn = nil
+		return
+	}
+	p.wrap, p.app.logColumn = false, new(p.left)
+}
+
 // Draw implements tview.Primitive.
 func (p *logPane) Draw(s tcell.Screen) {
 	p.pager.Draw(s)
@@ -122,6 +137,7 @@ func (p *logPane) Draw(s tcell.Screen) {
 	}
 	flag(p.timestamps, p.app.words.say("timestamps"))
 	flag(p.wrap, p.app.words.say("wrap"))
+	flag(p.app.logColumn != nil, p.app.words.say("column locked"))
 	flag(p.since > 0, "since "+(time.Duration(p.since)*time.Second).String())
 	if p.typed != "" {
 		title += " /" + p.typed
@@ -168,6 +184,7 @@ func logActions() []action {
 		{name: "follow", hint: "follow", help: "keep the end in view", on: on, run: do(func(p *logPane) { p.follow = !p.follow })},
 		{name: "now", hint: "now", help: "jump to the end and follow; a backlog is left out", on: on, run: do((*logPane).jump)},
 		{name: "timestamps", hint: "timestamps", help: "with timestamps", on: on, run: do(func(p *logPane) { p.timestamps = !p.timestamps; p.showStamps() })},
+		{name: "lock-column", help: "all logs begin at the column that this one is scrolled to, or no longer", on: on, run: do((*logPane).lockColumn)},
 		{name: "mark-log", help: "draw a line under what came so far", on: on, run: do(func(p *logPane) { p.lines.add(dividerHead + strings.Repeat("─", 58) + "\x1b[0m") })},
 		{name: "clear-log", help: "empty the screen", on: on, run: do(func(p *logPane) { p.lines.set(nil) })},
 		{name: "all-containers", hint: "all containers", help: "all containers, or the one chosen", on: on, run: do(func(p *logPane) { p.allOf = !p.allOf || p.of.container == ""; p.restart() })},

@@ -43,6 +43,7 @@ func objectActions() []action {
 			a.namespace = strings.Join(names, ",")
 			a.execute("pods")
 		}},
+		{name: "favourite", hint: "favourite", help: "one of the keys 1 to 9 for the namespace, or no longer", on: []string{"namespaces"}, run: one((*app).turnFavourite)},
 		{name: "logs", hint: "logs", help: "logs, following", on: []string{"pods", "workload", "containers"}, verb: "get", sub: "log", resource: "pods",
 			run: one(func(a *app, t target) { a.showLogs(t, false) })},
 		{name: "previous", hint: "previous", help: "logs of the container before it restarted", on: []string{"pods", "workload", "containers", "log"}, run: func(a *app, c call) {
@@ -177,7 +178,7 @@ func (a *app) describe(t target) {
 		text, err := d.Describe(t.namespace, t.name, describe.DescriberSettings{ShowEvents: true, ChunkSize: 500})
 		return strings.Split(strings.TrimRight(text, "\n"), "\n"), err
 	})
-	p.of = t
+	p.of, p.scope = t, []string{"describe", "text"}
 	p.pager.paint = a.theme.paintYAML
 	a.push(p)
 }

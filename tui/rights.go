@@ -30,7 +30,10 @@ func newRights() *rights { return &rights{known: map[authzv1.ResourceAttributes]
 
 // refusal says why the user may not do act to t; empty if they may, or if
 // nobody can tell, because then the server will.
-func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) string {
+func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target, home string) string {
+	if act.home {
+		t.namespace = home
+	}
 	ask := authzv1.ResourceAttributes{Verb: act.verb, Group: t.kind.group, Resource: t.kind.plural, Subresource: act.sub, Namespace: t.namespace}
 	if act.resource != "" {
 		ask.Resource, ask.Group, _ = strings.Cut(act.resource, ".")
@@ -63,10 +66,16 @@ func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target) 
 	return fmt.Sprintf("needs the verb %q on %s%s", ask.Verb, resource, where)
 }
 
+// home is the namespace that one works in, the first of several.
+func (a *app) home() string {
+	namespace, _, _ := strings.Cut(cmp.Or(a.namespace, metav1.NamespaceDefault), ",")
+	return namespace
+}
+
 // showRights lists what the user may do in the namespace, as the authoriser
 // tells it.
 func (a *app) showRights() {
-	namespace, _, _ := strings.Cut(cmp.Or(a.namespace, metav1.NamespaceDefault), ",")
+	namespace := a.home()
 	p := newText(a, "can "+namespace, func(ctx context.Context) ([]string, error) {
 		ask := &authzv1.SelfSubjectRulesReview{Spec: authzv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 		told, err := a.cluster.kube.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, ask, metav1.CreateOptions{})

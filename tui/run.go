@@ -22,6 +22,9 @@ type Config struct {
 	Context  string
 	Contexts func() ([]Context, error)
 	Connect  func(context string) (Connection, error)
+	// Rename and Forget change the user's kubeconfig; both may be nil.
+	Rename func(context, name string) error
+	Forget func(context string) error
 	// Namespace to begin with; empty is all.
 	Namespace string
 	// Command to begin with, as typed after ":"; empty is the pods.
@@ -38,6 +41,11 @@ type Config struct {
 	ASCII bool
 	// Editor is the command that edits a file; empty is an editor of the console's own.
 	Editor string
+	// State is the folder of what is saved, and Settings the file of what is
+	// remembered; empty is nowhere.
+	State, Settings string
+	// NodeShellImage is what a shell on a node runs in; empty is nodeShellImage.
+	NodeShellImage string
 	// Terminal is where the console is shown; nil is the process's own. Another is
 	// that of somebody elsewhere, who has no business with this machine: such a
 	// console starts no programs, touches no files and listens on no ports.
@@ -49,7 +57,7 @@ type Config struct {
 }
 
 // FromEnvironment fills in what the user's environment says: language, terminal,
-// its colours and characters, and editor.
+// its colours and characters, editor and, on the user's own machine, places for files.
 func (c *Config) FromEnvironment(getenv func(string) string) {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -67,6 +75,23 @@ func (c *Config) FromEnvironment(getenv func(string) string) {
 	}
 	c.Editor = first("KUBE_EDITOR", "VISUAL", "EDITOR")
 	c.Term, c.ColorTerm = getenv("TERM"), getenv("COLORTERM")
+	if c.Terminal == nil {
+		c.State = userFolder(getenv("XDG_STATE_HOME"), getenv("HOME"), ".local/state")
+		if c.Settings = userFolder(getenv("XDG_CONFIG_HOME"), getenv("HOME"), ".config"); c.Settings != "" {
+			c.Settings += "/console.json"
+		}
+	}
+}
+
+// userFolder is ours within one of the user's.
+func userFolder(chosen, home, usual string) string {
+	switch {
+	case strings.HasPrefix(chosen, "/"): // others are void, by the specification
+		return chosen + "/orrery"
+	case home != "":
+		return home + "/" + usual + "/orrery"
+	}
+	return ""
 }
 
 // Run shows the console until the user quits or ctx ends. An API server that is

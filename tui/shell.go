@@ -60,7 +60,7 @@ func (a *app) inContainer(t target, do func(container string)) {
 
 // terminal gives the terminal to a program in the container until it ends.
 func (a *app) terminal(t target, sub string, options any) {
-	executor, err := a.cluster.executor(t, sub, options)
+	executor, err := a.cluster.exec(t, sub, options)
 	if err != nil {
 		a.fail(err)
 		return

@@ -12,6 +12,8 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
+const liveEach = 2 * time.Second
+
 // textPane shows a text: YAML, a description, the help.
 type textPane struct {
 	*pager
@@ -28,6 +30,7 @@ type textPane struct {
 	// data are shown in clear.
 	managed, decoded bool
 	again            time.Duration // how often it is loaded anew; 0 is never
+	live             bool          // because the user wants it
 	loaded           time.Time
 	command          string       // that mends what the text tells of
 	width            atomic.Int64 // of a line, for texts that are laid out by it
@@ -95,6 +98,9 @@ func (t *textPane) Draw(s tcell.Screen) {
 		t.loaded = time.Time{} // what is loaded again is at once
 	}
 	title := t.name
+	if t.live {
+		title += " [" + t.app.words.say("live") + "]"
+	}
 	if t.typed != "" {
 		title += " /" + t.typed
 	}
@@ -116,10 +122,10 @@ func (t *theme) paintYAML(line string) []span {
 func textActions() []action {
 	text := func(a *app) *pager {
 		switch p := a.top().(type) {
-		case *textPane:
-			return p.pager
 		case *logPane:
 			return p.pager
+		case interface{ text() *pager }:
+			return p.text()
 		}
 		return nil
 	}
@@ -133,6 +139,13 @@ func textActions() []action {
 				plain = append(plain, stripANSI(l))
 			}
 			a.copy(strings.Join(plain, "\n"))
+		}},
+		{name: "auto-refresh", hint: "live", help: "load the text anew every two seconds, or no longer", on: []string{"describe", "yaml"}, run: func(a *app, _ call) {
+			t := a.top().(*textPane)
+			if t.live, t.again = !t.live, 0; t.live {
+				t.again = liveEach
+				t.open()
+			}
 		}},
 		{name: "wrap", hint: "wrap", help: "wrap long lines", on: both, run: func(a *app, _ call) { p := text(a); p.wrap = !p.wrap }},
 		{name: "full-screen", help: "the whole screen", on: both, run: func(a *app, _ call) { a.fullScreen = !a.fullScreen }},
@@ -154,14 +167,14 @@ func (a *app) showHelp() {
 			on = &target{kind: table.kind, namespace: r.row.Namespace, name: r.row.Name}
 		}
 	}
-	scopes := keyScopes(p.scopes())
+	scopes, home := keyScopes(p.scopes()), a.home()
 	help := newText(a, a.words.say("help"), func(ctx context.Context) ([]string, error) {
-		return a.helpLines(ctx, p, scopes, on), nil
+		return a.helpLines(ctx, p, scopes, on, home), nil
 	})
 	a.push(help)
 }
 
-func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target) []string {
+func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target, home string) []string {
 	keys := map[string][]string{}
 	for _, scope := range scopes {
 		for _, b := range a.bindings {
@@ -178,7 +191,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 		line := fmt.Sprintf("  %-20s %-18s   %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
 		why := a.refuses(act, p)
 		if why == "" && act.verb != "" && on != nil {
-			why = a.rights.refusal(ctx, a.cluster, act, *on)
+			why = a.rights.refusal(ctx, a.cluster, act, *on, home)
 		}
 		switch {
 		case why == "":
@@ -197,3 +210,20 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 	tail := []string{"", "  " + a.words.say("Not here"), ""}
 	return slices.Concat(head, out, views, tail, others)
 }
+
+// workPane tells how some work goes, which adds lines to it. What ends the work is
+// called when it is left.
+type workPane struct {
+	*textPane
+	left func()
+}
+
+func (a *app) newWork(name string, left func()) *workPane {
+	p := &workPane{newText(a, name, nil), left}
+	p.lines = newLines(1<<20, a.dirty)
+	p.follow = true
+	return p
+}
+
+func (p *workPane) open()  {}
+func (p *workPane) close() { p.left() }

@@ -14,6 +14,7 @@ func newWords(locale string) words {
 	if language(locale) == "zh-TW" {
 		other := traditionalChinese()
 		maps.Copy(other, chineseHelp())
+		maps.Copy(other, chineseActs())
 		return words{other: other}
 	}
 	return words{}
