@@ -93,7 +93,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 	}
 	hub := server.NewStream(kinds, store, authz, log)
 	agents := server.KubeletConfig{TLS: kubeletTLS, Dial: o.dialAgents}
-	usage, why := server.NewUsage(store, authz, agents), server.NewWhy(store, kinds, authz)
+	usage, why := server.NewUsage(store, authz, agents), server.NewWhy(store, kinds, authz, authz)
 	glass := &server.Glass{Version: kubernetesVersion, Etcd: etcd, Checks: server.LocalComponents(store)}
 	spans, err := o.tracing.receiver()
 	if err != nil {
@@ -141,11 +141,11 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		CBOR:               o.cbor,
 		Components:         o.components,
 		Extra: o.extra(parts, map[string]http.Handler{
-			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
+			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.RightsPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
 			api.UsagePath: usage, api.SignInPath: signInLinks(dashboard),
 			api.NamespacesPath: &server.Mine{Source: &server.StreamSource{Table: kinds, Store: store}, Rules: authz},
 		}),
-		Own:    []string{api.StreamPath, api.WhyPath, api.BlastPath, api.JourneyPath, api.SpansPath, api.UsagePath, api.SignInPath, api.NamespacesPath},
+		Own:    []string{api.StreamPath, api.WhyPath, api.BlastPath, api.RightsPath, api.JourneyPath, api.SpansPath, api.UsagePath, api.SignInPath, api.NamespacesPath},
 		Trace:  tracer,
 		Public: map[string]http.Handler{web.Prefix: dashboard},
 		Log:    log,

@@ -294,16 +294,16 @@ func (c *call) reviewOwnRules() error {
 	if review.Spec.Namespace == "" {
 		return apierrors.NewBadRequest("no namespace on request")
 	}
-	return c.answer(&authorizationv1.SelfSubjectRulesReview{Status: c.s.rulesFor(c.r.Context(), c.user, review.Spec.Namespace)})
+	return c.answer(&authorizationv1.SelfSubjectRulesReview{Status: rulesFor(c.r.Context(), c.s.Rules, c.user, review.Spec.Namespace)})
 }
 
-func (s *Server) rulesFor(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+func rulesFor(ctx context.Context, rules authorizer.RuleResolver, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
 	status := authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}}
-	if s.Rules == nil {
+	if rules == nil {
 		status.Incomplete = true
 		return status
 	}
-	resources, paths, incomplete, err := s.Rules.RulesFor(ctx, who, namespace)
+	resources, paths, incomplete, err := rules.RulesFor(ctx, who, namespace)
 	for _, r := range resources {
 		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
 			Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),

@@ -18,11 +18,17 @@ import (
 	"orrery.dev/why"
 )
 
-// NewWhy answers api.WhyPath and api.BlastPath out of the cache. Mount it behind
-// authentication but not behind authorisation: it asks for each object and list itself.
-func NewWhy(store *storage.Store, kinds *registry.Table, authz authorizer.UnconditionalAuthorizer) http.Handler {
+// NewWhy answers api.WhyPath, api.BlastPath and api.RightsPath out of the cache. Mount it
+// behind authentication but not behind authorisation: it asks for each object and list
+// itself.
+func NewWhy(store *storage.Store, kinds *registry.Table, authz authorizer.UnconditionalAuthorizer, rules authorizer.RuleResolver) http.Handler {
 	return why.Handler(func(r *http.Request) why.Reader {
-		return whyReader(r.Context(), store, kinds, authz, registry.UserFrom(r.Context()))
+		ctx, who := r.Context(), registry.UserFrom(r.Context())
+		reader := whyReader(ctx, store, kinds, authz, who)
+		reader.Self = func(namespace string) (user.Info, why.Own, error) {
+			return who, why.OwnOf(rulesFor(ctx, rules, who, namespace), namespace), nil
+		}
+		return reader
 	})
 }
 

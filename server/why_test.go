@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -28,9 +30,9 @@ func TestWhyWithTheUsersRights(t *testing.T) {
 		return onlyAdmins(ctx, a)
 	})
 	c := start(t, func(c *Config) {
-		c.Authorizer, c.Own = may, []string{api.WhyPath, api.BlastPath}
-		answers := NewWhy(c.Store, c.Kinds, may)
-		c.Extra = map[string]http.Handler{api.WhyPath: answers, api.BlastPath: answers}
+		c.Authorizer, c.Own = may, []string{api.WhyPath, api.BlastPath, api.RightsPath}
+		answers := NewWhy(c.Store, c.Kinds, may, nil)
+		c.Extra = map[string]http.Handler{api.WhyPath: answers, api.BlastPath: answers, api.RightsPath: answers}
 	})
 	ctx := context.Background()
 	apps := c.client.AppsV1()
@@ -76,6 +78,52 @@ func TestWhyWithTheUsersRights(t *testing.T) {
 			return strings.Join(codes, " ") == want
 		})
 	}
+}
+
+// Who can do something is told to those who may read roles and bindings; what oneself may
+// do is told to everybody.
+func TestRightsWithTheUsersRights(t *testing.T) {
+	may := authorizer.AuthorizerFunc(onlyAdmins)
+	c := start(t, func(c *Config) {
+		c.Authorizer, c.Own = may, []string{api.RightsPath}
+		c.Extra = map[string]http.Handler{api.RightsPath: NewWhy(c.Store, c.Kinds, may, nil)}
+	})
+	ctx, rbac := context.Background(), c.client.RbacV1()
+	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mend"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = rbac.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "menders"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mend"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}}}, metav1.CreateOptions{})
+	must(t, err)
+	c.await("the robot is told of", func() bool { // the cache follows
+		var who api.WhoCan
+		code := c.askRights(t, "admin", "?verb=delete&resource=pods&namespace=default", &who)
+		return code == http.StatusOK && slices.ContainsFunc(who.Holders, func(h api.Holder) bool {
+			return h.Subject.String() == "sa:default:robot" && h.Binding.Name == "menders" && h.Role.Name == "mend" && h.Namespace == "default"
+		})
+	})
+	var refusal metav1.Status
+	if code := c.askRights(t, "bob", "?verb=delete&resource=pods", &refusal); code != http.StatusForbidden || !strings.Contains(refusal.Message, `cannot list resource "clusterroles"`) {
+		t.Errorf("bob: %d %s", code, refusal.Message)
+	}
+	var mine api.Rights
+	if code := c.askRights(t, "bob", "?of=me", &mine); code != http.StatusOK || mine.Subject.Name != "bob" {
+		t.Errorf("bob's own: %d %+v", code, mine.Subject)
+	}
+	if code := c.askRights(t, "admin", "?of=sa:default:robot&namespace=default", &mine); code != http.StatusOK || len(mine.Rules) == 0 {
+		t.Errorf("the robot's: %d %+v", code, mine.Rules)
+	}
+}
+
+func (c *cluster) askRights(t *testing.T, user, query string, into any) int {
+	t.Helper()
+	req, err := http.NewRequest("GET", c.url+api.RightsPath+query, nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+user)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	must(t, json.NewDecoder(resp.Body).Decode(into))
+	return resp.StatusCode
 }
 
 func askBlast(t *testing.T, c *cluster, user string, of api.BlastOf) (b api.Blast) {

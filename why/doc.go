@@ -14,6 +14,8 @@
 // one over a client, so that the answers are the same anywhere; the rules know
 // neither.
 //
+// Blast tells what goes with what is deleted, WhoCan and Rights who may do what.
+//
 // Findings are codes with parameters. The sentences are in the catalogues of the
 // faces (web/app/src/i18n/why.*.ts); the cluster's own words are kept as
 // evidence. workload.go has the chain of each kind, pod.go and its neighbours

@@ -10,11 +10,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"orrery.dev/api"
 )
@@ -34,6 +36,16 @@ type Reader struct {
 	Kinds    func() ([]Kind, error)
 	Metadata func(kind schema.GroupVersionResource, namespace string) ([]metav1.Object, error)
 	Count    func(kind schema.GroupVersionResource, namespace string) (int, error)
+	// Self is the user, and what they may do in a namespace.
+	Self func(namespace string) (user.Info, Own, error)
+}
+
+// Own is what all authorisers together say that a user may do in a namespace; with none
+// it is what they may do everywhere.
+type Own struct {
+	Rules      []rbacv1.PolicyRule
+	Namespace  string
+	Incomplete bool // one of them cannot tell
 }
 
 // Kind is a kind that a cluster serves.

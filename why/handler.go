@@ -16,8 +16,8 @@ import (
 // askedBytes bounds the list of objects that are asked about.
 const askedBytes = 8 << 20
 
-// Handler answers GET on api.WhyPath, and POST on api.BlastPath. reader gives the Reader of the request's
-// user.
+// Handler answers GET on api.WhyPath and api.RightsPath, and POST on api.BlastPath.
+// reader gives the Reader of the request's user.
 func Handler(reader func(*http.Request) Reader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := ask(reader(r), w, r)
@@ -45,6 +45,9 @@ func ask(reader Reader, w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "why"}, r.Method)
 	}
 	q := r.URL.Query()
+	if r.URL.Path == api.RightsPath {
+		return askRights(reader, q)
+	}
 	if q.Get("name") == "" {
 		return Find(reader, q["namespace"], time.Now())
 	}

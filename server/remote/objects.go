@@ -1,13 +1,16 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 
 	"orrery.dev/why"
@@ -47,7 +50,23 @@ func (s *Source) reads(ctx context.Context) why.Reader {
 			}
 			return len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0)), nil
 		},
+		Self: func(namespace string) (user.Info, why.Own, error) { return s.self(ctx, cmp.Or(namespace, s.home)) },
 	}
+}
+
+// self is the user, and what the server says that they may do in a namespace: of what
+// holds everywhere it says nothing by itself.
+func (s *Source) self(ctx context.Context, namespace string) (user.Info, why.Own, error) {
+	who, err := s.user(ctx)
+	if err != nil {
+		return nil, why.Own{}, err
+	}
+	ask := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	said, err := s.clients.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, ask, metav1.CreateOptions{})
+	if err != nil {
+		return nil, why.Own{}, err
+	}
+	return who, why.OwnOf(said.Status, namespace), nil
 }
 
 // metadata lists objects of any kind without the rest of them.

@@ -407,6 +407,12 @@ func TestOthersAreHandedOn(t *testing.T) {
 	if code, body := get(t, web, api.WhyPath+"?resource=pods&namespace=shop&name=one"); code != 200 || !strings.Contains(body, `"scheduling"`) {
 		t.Errorf("why: %d %s", code, body)
 	}
+	if code, body := get(t, web, api.RightsPath+"?of=me"); code != 200 || !strings.Contains(body, `"name":"jane"`) || !strings.Contains(body, `"originsUnread"`) || !strings.Contains(body, `{"resource":"pods","namespaced":true,"some":["get","list","watch"]`) {
+		t.Errorf("rights: %d %s", code, body)
+	}
+	if code, body := get(t, web, api.RightsPath+"?verb=get&resource=pods"); code != 403 || !strings.Contains(body, `clusterroles`) {
+		t.Errorf("who can: %d %s", code, body)
+	}
 	as, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.serve("admin", "shop").URL+api.NamespacesPath, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,8 +62,10 @@ func New(cfg *rest.Config, home string, log *slog.Logger) (*Server, error) {
 }
 
 // User asks the server who we are.
-func (s *Server) User(ctx context.Context) (user.Info, error) {
-	answer, err := s.source.clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+func (s *Server) User(ctx context.Context) (user.Info, error) { return s.source.user(ctx) }
+
+func (s *Source) user(ctx context.Context) (user.Info, error) {
+	answer, err := s.clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("who am I: %w", err)
 	}
@@ -95,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Rows(w, r)
 	case r.URL.Path == api.NamespacesPath:
 		s.namespaces(w, r)
-	case r.URL.Path == api.WhyPath, r.URL.Path == api.BlastPath:
+	case slices.Contains([]string{api.WhyPath, api.BlastPath, api.RightsPath}, r.URL.Path):
 		s.why.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, api.OwnPrefix):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the API server of this cluster is not orrery's, and can't tell this")
