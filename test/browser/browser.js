@@ -55,6 +55,8 @@ export async function kube(page, method, path, data, type = 'application/json') 
 export const unique = (what) => `${what}-${Date.now().toString(36)}`
 export const grid = (page) => page.getByRole('grid')
 export const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
+/** tall makes room for all rows of a table, which draws only those in view. */
+export const tall = (page) => page.setViewportSize({ width: 1280, height: 4000 })
 export const live = (page) => page.locator('[data-revision]').waitFor()
 
 /** until asks again and again, until what it gets is right. */
