@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
@@ -222,7 +224,16 @@ func (a *Agent) readLog(ctx context.Context, c containerStatus, opts *crilogs.Lo
 	if c.logPath == "" {
 		return nil
 	}
+	if opts.Follow {
+		return followLog(ctx, c.logPath, func(ctx context.Context) bool { return a.runs(ctx, c.id) }, opts, stdout, stderr)
+	}
 	return crilogs.ReadLogs(ctx, c.logPath, c.id, opts, a.cfg.Runtime, stdout, stderr)
+}
+
+// runs tells whether a container runs, which it does while the runtime can't be asked.
+func (a *Agent) runs(ctx context.Context, id string) bool {
+	got, err := a.cfg.Runtime.ContainerStatus(ctx, id, false)
+	return status.Code(err) == codes.Unavailable || err == nil && got.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
 // readOptions turns the API's options into those of the reader.
