@@ -90,6 +90,9 @@ type logTail struct {
 	last  time.Time // of all lines so far, or when the first file was opened
 	whole bool      // the line before is complete
 	room  int64     // bytes that may still be written
+
+	pending []byte // not yet written, to stderr or stdout
+	toErr   bool
 }
 
 // begin opens the log at the first of the lines that are wanted.
@@ -119,26 +122,24 @@ func (t *logTail) open(name string) error {
 
 // drain writes what is there of the current file, and tells whether that was anything.
 func (t *logTail) drain() (some bool, err error) {
-	for t.room > 0 {
-		line, err := t.in.ReadBytes('\n')
+	for t.room > 0 && err == nil {
+		var line []byte
+		line, err = t.in.ReadBytes('\n')
 		some = some || len(line) > 0
 		t.half = append(t.half, line...)
-		if errors.Is(err, io.EOF) {
-			return some, nil
-		}
 		if err == nil {
-			err = t.write(t.half)
+			err = t.add(t.half)
+			t.half = t.half[:0]
 		}
-		if err != nil {
-			return some, err
-		}
-		t.half = t.half[:0]
 	}
-	return some, nil
+	if err == nil || errors.Is(err, io.EOF) {
+		err = t.flush()
+	}
+	return some, err
 }
 
-// write writes one line of the file: "TIME STREAM TAGS TEXT".
-func (t *logTail) write(line []byte) error {
+// add takes one line of the file, "TIME STREAM TAGS TEXT", to be written.
+func (t *logTail) add(line []byte) error {
 	at, rest, ok := cutTime(line)
 	if !ok {
 		return nil
@@ -162,11 +163,27 @@ func (t *logTail) write(line []byte) error {
 	t.whole = !partial
 	text = text[:min(int64(len(text)), t.room)]
 	t.room -= int64(len(text))
+	if toErr := string(stream) == string(runtimeapi.Stderr); toErr != t.toErr || len(t.pending) > 32<<10 {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		t.toErr = toErr
+	}
+	t.pending = append(t.pending, text...)
+	return nil
+}
+
+// flush writes what was put together: each write costs whoever reads a chunk.
+func (t *logTail) flush() error {
+	if len(t.pending) == 0 {
+		return nil
+	}
 	out := t.stdout
-	if string(stream) == string(runtimeapi.Stderr) {
+	if t.toErr {
 		out = t.stderr
 	}
-	_, err := out.Write(text)
+	_, err := out.Write(t.pending)
+	t.pending = t.pending[:0]
 	return err
 }
 

@@ -9,11 +9,12 @@
 //	GET /fetch?url=U what that URL answers from here
 //	GET /exit        ends the process with code 1
 //
-// As `app sleep` it waits for ever, as `app print N` it prints N numbered lines,
-// as `app fetch URL` it is curl, as `app lookup NAME` it asks the resolver.
+// As `app sleep` it waits for ever, as `app print N [RATE]` it prints N numbered
+// lines, RATE of them a second, as `app fetch URL` it is curl, as `app lookup NAME` it asks the resolver.
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -40,10 +41,7 @@ func run(what string, args []string) int {
 		signal.Notify(done, syscall.SIGTERM, os.Interrupt)
 		<-done
 	case "print":
-		n, _ := strconv.Atoi(args[0])
-		for i := range n {
-			fmt.Println("line", i+1)
-		}
+		print(args)
 	case "cat":
 		io.Copy(os.Stdout, os.Stdin)
 	case "fetch":
@@ -74,6 +72,24 @@ func run(what string, args []string) int {
 		return 2
 	}
 	return 0
+}
+
+func print(args []string) {
+	n, _ := strconv.Atoi(args[0])
+	rate := n
+	if len(args) > 1 {
+		rate, _ = strconv.Atoi(args[1])
+	}
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	start := time.Now()
+	for i := range n {
+		if due := start.Add(time.Duration(i) * time.Second / time.Duration(rate)); i%100 == 0 && len(args) > 1 {
+			out.Flush()
+			time.Sleep(time.Until(due))
+		}
+		fmt.Fprintln(out, "line", i+1)
+	}
 }
 
 func fetch(w io.Writer, url string) error {
