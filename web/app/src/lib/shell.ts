@@ -2,6 +2,7 @@
 import type { FitAddon } from '@xterm/addon-fit'
 import type { Terminal } from '@xterm/xterm'
 import { dial, failure, message, reason, resize, stderr, stdin, stdout, type Where } from './channels'
+import { t } from '../i18n/index.svelte'
 import { nonce } from './nonce'
 
 export interface Shell {
@@ -36,17 +37,24 @@ export function openShell(host: HTMLElement, where: Where, attach: boolean, onen
     const mine = dial(`/api/v1/namespaces/${where.ns}/pods/${where.pod}/${attach ? 'attach' : 'exec'}`, query)
     socket = mine
     let why = ''
+    let refused = t('shell.refused')
+    const late = setTimeout(() => mine.close(), 15_000)
     // The size goes first, so that the shell's first line knows its width.
-    mine.onopen = () => size()
+    mine.onopen = () => {
+      refused = ''
+      clearTimeout(late)
+      size()
+    }
     mine.onmessage = (e) => {
       const data = new Uint8Array(e.data as ArrayBuffer)
       if (data[0] === stdout || data[0] === stderr) term?.write(data.subarray(1))
       else if (data[0] === failure) why = reason(new TextDecoder().decode(data.subarray(1)))
     }
     mine.onclose = () => {
+      clearTimeout(late)
       if (gone || socket !== mine) return
       term?.write('\r\n\x1b[2m' + '─'.repeat(Math.min(40, term.cols)) + '\x1b[0m\r\n')
-      onend(why)
+      onend(why || refused)
     }
   }
 

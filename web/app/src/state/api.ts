@@ -1,4 +1,8 @@
+import { t } from '../i18n/index.svelte'
 import { impersonated } from './as.svelte'
+
+/** How long an answer may take to come as a whole: API servers give up later. */
+const patience = 30_000
 
 /** A failed request, in the API server's words. */
 export class ApiError extends Error {
@@ -32,7 +36,7 @@ export async function send(path: string, o: Options = {}): Promise<Response> {
       signal: o.signal,
     })
   } catch (e) {
-    throw o.signal?.aborted ? e : new ApiError(0, String(e))
+    throw o.signal?.aborted ? e : new ApiError(0, t('error.unreachable'))
   }
   if (!answer.ok) throw await failure(answer)
   return answer
@@ -44,11 +48,23 @@ async function failure(answer: Response): Promise<ApiError> {
     const status = JSON.parse(text)
     if (status.message) return new ApiError(answer.status, status.message, status.reason)
   } catch {
-    // Not a Status: the text will do.
+    // Not a Status: a few words of text will do, a proxy's page will not.
   }
-  return new ApiError(answer.status, text.trim() || answer.statusText)
+  const words = text.trim()
+  return new ApiError(answer.status, words && words.length < 300 && !words.includes('<') ? words : t('error.status', { code: answer.status }))
 }
 
-export async function get<T>(path: string, accept?: string): Promise<T> {
-  return (await send(path, { accept })).json()
+/** get reads what is at a path, which has to have the list that is named. */
+export async function get<T>(path: string, { list, accept }: { list?: keyof T; accept?: string } = {}): Promise<T> {
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(), patience)
+  try {
+    const read = await (await send(path, { accept, signal: late.signal })).json()
+    if (read === null || typeof read !== 'object' || (list && !Array.isArray(read[list]))) throw new TypeError()
+    return read
+  } catch (e) {
+    throw e instanceof ApiError ? e : new ApiError(0, t(late.signal.aborted ? 'error.silent' : 'error.garbled'))
+  } finally {
+    clearTimeout(timer)
+  }
 }

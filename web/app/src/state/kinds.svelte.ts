@@ -1,5 +1,6 @@
 import { plural } from '../lib/words'
 import { get } from './api'
+import { say } from './mutate'
 
 export interface Kind {
   group: string
@@ -35,7 +36,7 @@ interface Discovery {
   items: { metadata: { name?: string }; versions: { version: string; resources?: DiscoveryResource[] }[] }[]
 }
 
-const aggregated = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json'
+const aggregated = { list: 'items', accept: 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json' } as const
 
 /** name is how a kind is named in addresses: "pods", "deployments.apps". */
 export const nameOf = (k: { group: string; resource: string }): string => (k.group ? `${k.resource}.${k.group}` : k.resource)
@@ -48,15 +49,18 @@ class Kinds {
   all = $state.raw<Kind[]>([])
   error = $state('')
   private at = 0
+  private retry: ReturnType<typeof setTimeout> | undefined
 
   async load(): Promise<void> {
+    clearTimeout(this.retry)
     this.at = Date.now()
     try {
       const [core, named] = await Promise.all([get<Discovery>('/api', aggregated), get<Discovery>('/apis', aggregated)])
       this.all = [...core.items, ...named.items].flatMap(read)
       this.error = ''
     } catch (e) {
-      this.error = e instanceof Error ? e.message : String(e)
+      this.error = say(e)
+      this.retry = setTimeout(() => void this.load(), 5000)
     }
   }
 

@@ -7,7 +7,8 @@ import { toasts } from './toasts.svelte'
 
 export const manager = 'fieldManager=orrery-dashboard'
 
-export const say = (e: unknown): string => (e instanceof Error ? e.message : String(e))
+/** say words a failure. What is no failed request came of an answer that is not what it should be. */
+export const say = (e: unknown): string => (e instanceof TypeError ? t('error.garbled') : e instanceof Error ? e.message : String(e))
 
 /** patch changes one object, and says how it went. */
 export async function patch(url: string, body: object, type: string, done: string): Promise<boolean> {

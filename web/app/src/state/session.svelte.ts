@@ -1,3 +1,4 @@
+import { t } from '../i18n/index.svelte'
 import { connection } from '../stream/connection.svelte'
 import { prefs } from './prefs.svelte'
 
@@ -23,7 +24,10 @@ class SessionState {
   private oidc = false
   /** What went wrong with the link that led here. */
   problem = $state('')
+  /** Why it is not known who we are, as long as it is not. */
+  unknown = $state('')
   private again: ReturnType<typeof setInterval> | undefined
+  private retry: ReturnType<typeof setTimeout> | undefined
 
   async begin(): Promise<void> {
     connection.onRefused = () => void this.check()
@@ -40,9 +44,14 @@ class SessionState {
 
   /** check asks who we are; no answer at all changes nothing. */
   async check(): Promise<void> {
-    const answer = await fetch('/ui/session').catch(() => null)
-    if (answer?.ok) this.enter(await answer.json())
-    else if (answer?.status === 401 || this.phase === 'checking') this.leave()
+    clearTimeout(this.retry)
+    const answer = await fetch('/ui/session', { signal: AbortSignal.timeout(15_000) }).catch(() => null)
+    const session = answer?.ok && (await answer.json().catch(() => null))
+    if (session?.user) return this.enter(session)
+    if (answer?.status === 401) return this.leave()
+    if (this.phase !== 'checking') return
+    this.unknown = !answer ? t('error.unreachable') : answer.ok ? t('error.garbled') : t('error.status', { code: answer.status })
+    this.retry = setTimeout(() => void this.check(), 3000)
   }
 
   /** signIn returns what went wrong, or "". */

@@ -33,6 +33,11 @@ class Usage {
     }
   }
 
+  again(): void {
+    clearTimeout(this.timer)
+    void this.ask()
+  }
+
   private async ask(): Promise<void> {
     if (!document.hidden) {
       try {

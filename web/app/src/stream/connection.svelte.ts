@@ -121,6 +121,17 @@ class Connection {
     }, linger)
   }
 
+  /** again drops the connection, if there is one, and asks for all views anew. */
+  again(): void {
+    this.attempt = 0
+    for (const sub of this.subs.values()) {
+      sub.data.forget()
+      sub.changed()
+    }
+    if (this.health === 'live') this.broken()
+    this.connect()
+  }
+
   private ask(a: Ask): void {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(a))
   }
@@ -140,10 +151,10 @@ class Connection {
     old?.close()
     const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}/ui/k8s${impersonated(streamPath)}`, streamProtocol)
     this.socket = socket
+    this.alive()
     let opened = false
     socket.onopen = () => {
       opened = true
-      this.attempt = 0
       this.health = 'live'
       this.lostAt = 0
       this.alive()
@@ -153,7 +164,12 @@ class Connection {
       }
     }
     socket.onmessage = (e) => {
-      if (this.socket === socket) this.hear(JSON.parse(e.data))
+      if (this.socket !== socket) return
+      try {
+        this.hear(JSON.parse(e.data))
+      } catch {
+        socket.close() // what is said there is not ours
+      }
     }
     socket.onclose = () => {
       if (this.socket !== socket) return
@@ -165,12 +181,16 @@ class Connection {
   private lost(wasOpen: boolean): void {
     clearTimeout(this.watchdog)
     if (!this.wanted) return
-    if (this.health === 'live') this.lostAt = Date.now()
-    this.health = this.lostAt ? 'reconnecting' : 'connecting'
+    this.broken()
     for (const sub of this.subs.values()) sub.changed()
     if (!wasOpen) this.onRefused()
     const pause = Math.min(3000, 200 * 2 ** this.attempt++)
     this.retry = setTimeout(() => this.connect(), pause * (0.75 + Math.random() / 2))
+  }
+
+  private broken(): void {
+    if (this.health === 'live') this.lostAt = Date.now()
+    this.health = this.lostAt ? 'reconnecting' : 'connecting'
   }
 
   private alive(): void {
@@ -183,6 +203,7 @@ class Connection {
     const sub = this.subs.get(m.id)
     if (!sub) return
     const revision = sub.data.apply(m)
+    this.attempt = 0
     if (revision) {
       this.ask({ id: m.id, op: 'ack', revision })
       if (newer(revision, this.revision)) this.revision = revision

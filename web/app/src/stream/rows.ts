@@ -16,6 +16,13 @@ export class ViewData {
   live = false
   error: StreamError | null = null
 
+  /** forget makes it as it was before a refusal, to be asked for anew. */
+  forget(): void {
+    if (!this.error) return
+    if (!this.error.retry) this.loaded = false
+    this.error = null
+  }
+
   /** apply takes one message, and returns the revision to acknowledge, if any. */
   apply(m: Tell): string | undefined {
     switch (m.type) {

@@ -82,9 +82,9 @@ const explained = new Set([
 export const hasWhy = (kindName: string): boolean => explained.has(kindName)
 
 export const explain = (kind: { group: string; resource: string }, namespace: string, name: string): Promise<Why> =>
-  get(`${whyPath}?${new URLSearchParams({ group: kind.group, resource: kind.resource, namespace, name })}`)
+  get(`${whyPath}?${new URLSearchParams({ group: kind.group, resource: kind.resource, namespace, name })}`, { list: 'links' })
 
-export const findTroubles = (namespaces: string[]): Promise<Troubles> => get(whyPath + (namespaces.length ? '?' + new URLSearchParams(namespaces.map((ns) => ['namespace', ns])) : ''))
+export const findTroubles = (namespaces: string[]): Promise<Troubles> => get(whyPath + (namespaces.length ? '?' + new URLSearchParams(namespaces.map((ns) => ['namespace', ns])) : ''), { list: 'items' })
 
 export async function blastOf(kind: { group: string; resource: string; kind: string }, targets: { ns?: string; name: string }[], how: { orphan?: boolean; drain?: boolean } = {}): Promise<Blast> {
   const objects = targets.map((x) => ({ group: kind.group, resource: kind.resource, kind: kind.kind, namespace: x.ns, name: x.name }))
