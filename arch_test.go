@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"scheduler/plugins":      {"api"},
 	"controllers":            {"trace", "client", "api"},
 	"dns":                    {"client", "api"},
-	"tui":                    {"client", "client/words", "api"},
+	"tui":                    {"edit", "client", "client/words", "api"},
 	"sshd":                   {},
 	"web":                    {"client", "api"},
 	"nodeagent":              {"trace", "nodeagent/*", "client", "api"},
@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"nodeagent/helper":       {},
 	"nodeagent/helper/built": {},
 	"nodeagent/helper/pause": {},
+	"edit":                   {"api"},
 	"why":                    {"scheduler/plugins", "api"}, // the scheduler's rules, asked again
 	"server":                 {"trace", "server/*", "why", "api"},
 	"server/registry":        {"api"},
@@ -55,8 +56,8 @@ var mayImport = map[string][]string{
 	"server/openapi":         {"server/registry", "api"},
 	"server/openapi/gen":     {},
 	"server/stream":          {"api"},
-	"server/remote":          {"server/registry", "server/stream", "why", "api"},
-	"cmd":                    {"trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "sshd", "client", "api"},
+	"server/remote":          {"server/registry", "server/stream", "why", "edit", "api"},
+	"cmd":                    {"edit", "trace", "cluster", "cluster/*", "server", "server/*", "scheduler", "scheduler/*", "controllers", "nodeagent", "nodeagent/*", "dns", "web", "tui", "sshd", "client", "api"},
 }
 
 // forbidden are the programs that this project is here to write; their

@@ -25,6 +25,7 @@ import (
 
 	"orrery.dev/api"
 	"orrery.dev/cluster"
+	"orrery.dev/edit"
 	"orrery.dev/server"
 	"orrery.dev/server/admission"
 	"orrery.dev/server/auth"
@@ -141,11 +142,11 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		CBOR:               o.cbor,
 		Components:         o.components,
 		Extra: o.extra(parts, map[string]http.Handler{
-			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.RightsPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
+			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.MergePath: edit.Handler(), api.RightsPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
 			api.UsagePath: usage, api.SignInPath: signInLinks(dashboard),
 			api.NamespacesPath: &server.Mine{Source: &server.StreamSource{Table: kinds, Store: store}, Rules: authz},
 		}),
-		Own:    []string{api.StreamPath, api.WhyPath, api.BlastPath, api.RightsPath, api.JourneyPath, api.SpansPath, api.UsagePath, api.SignInPath, api.NamespacesPath},
+		Own:    []string{api.StreamPath, api.WhyPath, api.BlastPath, api.MergePath, api.RightsPath, api.JourneyPath, api.SpansPath, api.UsagePath, api.SignInPath, api.NamespacesPath},
 		Trace:  tracer,
 		Public: map[string]http.Handler{web.Prefix: dashboard},
 		Log:    log,

@@ -1,12 +1,15 @@
 package tui
 
 import (
-	"context"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
+
+	"orrery.dev/api"
+	"orrery.dev/edit"
 )
 
 // editorPane edits a text where the user has no editor, or none on the machine
@@ -17,11 +20,13 @@ type editorPane struct {
 	name  string
 	was   string
 	typed string // the search
-	save  func(text string)
+	done  func(text string)
+
+	reasons []edit.Reason // of a refusal
 }
 
-func (a *app) newEditor(name, text string, save func(text string)) *editorPane {
-	e := &editorPane{TextArea: tview.NewTextArea(), app: a, name: name, was: text, save: save}
+func (a *app) newEditor(name, text string, done func(text string)) *editorPane {
+	e := &editorPane{TextArea: tview.NewTextArea(), app: a, name: name, was: text, done: done}
 	e.SetText(text, false).SetWrap(false).SetTextStyle(a.theme.text).SetSelectedStyle(a.theme.found)
 	e.SetBorder(true).SetBorderStyle(a.theme.border).SetBorderPadding(0, 0, 1, 1)
 	cut := ""
@@ -29,6 +34,7 @@ func (a *app) newEditor(name, text string, save func(text string)) *editorPane {
 	return e
 }
 
+func (e *editorPane) save()             { e.done(e.GetText()) }
 func (e *editorPane) crumb() string     { return e.name }
 func (e *editorPane) scopes() []string  { return []string{"editor"} }
 func (e *editorPane) open()             {}
@@ -57,11 +63,45 @@ func (e *editorPane) find(from int) {
 		}
 	}
 	e.Select(from+at[0], from+at[1])
+	e.reveal()
+}
+
+// reveal brings the cursor into view.
+func (e *editorPane) reveal() {
 	row, _, _, _ := e.GetCursor()
 	_, _, _, height := e.GetInnerRect()
 	if top, _ := e.GetOffset(); row < top || row >= top+height {
 		e.SetOffset(max(row-height/3, 0), 0)
 	}
+}
+
+// mostReasons is how many lines at the bottom tell why an edit was refused.
+const mostReasons = 4
+
+// refuse tells what speaks against the text, and goes to the first place of it.
+func (e *editorPane) refuse(reasons []edit.Reason) {
+	e.reasons = reasons
+	e.SetBorderPadding(0, min(len(reasons), mostReasons), 1, 1)
+	for _, r := range reasons {
+		if r.Line > 0 {
+			at := startOfLine(e.GetText(), r.Line)
+			e.Select(at, at)
+			e.reveal()
+			return
+		}
+	}
+}
+
+// startOfLine is where a line begins in a text, in bytes; the first is 1.
+func startOfLine(text string, line int) (at int) {
+	for ; line > 1; line-- {
+		next := strings.IndexByte(text[at:], '\n')
+		if next < 0 {
+			break
+		}
+		at += next + 1
+	}
+	return at
 }
 
 // Draw implements tview.Primitive.
@@ -72,6 +112,22 @@ func (e *editorPane) Draw(s tcell.Screen) {
 		title += " /" + e.typed
 	}
 	drawTitle(s, e.Box, e.app.theme, title)
+	e.drawReasons(s)
+}
+
+// drawReasons writes them below the text, with marks beside their lines.
+func (e *editorPane) drawReasons(s tcell.Screen) {
+	x, y, w, h := e.GetInnerRect()
+	style := e.app.theme.state(api.StateError)
+	top, _ := e.GetOffset()
+	for i, r := range e.reasons {
+		if row := r.Line - 1 - top; r.Line > 0 && row >= 0 && row < h {
+			drawText(s, x-1, y+row, 1, "✗", style)
+		}
+		if i < mostReasons {
+			drawFit(s, x-1, y+h+i, w+1, "✗ "+oneLine(r.String()), false, style)
+		}
+	}
 }
 
 // leave closes the editor, after asking if something would be lost.
@@ -85,7 +141,7 @@ func (e *editorPane) leave() {
 }
 
 func editorActions() []action {
-	on := []string{"editor"}
+	on, choosing := []string{"editor"}, []string{"conflicts"}
 	do := func(f func(e *editorPane)) func(*app, call) {
 		return func(a *app, _ call) {
 			if e, ok := a.top().(*editorPane); ok {
@@ -93,43 +149,39 @@ func editorActions() []action {
 			}
 		}
 	}
+	choose := func(f func(c *conflictPane)) func(*app, call) {
+		return func(a *app, _ call) {
+			if c, ok := a.top().(*conflictPane); ok {
+				f(c)
+			}
+		}
+	}
 	return []action{
-		{name: "save", hint: "save", help: "look at what changed, and save it", on: on, run: do(func(e *editorPane) { e.save(e.GetText()) })},
+		{name: "save", hint: "save", help: "look at what changed, and save it", on: editScopes, run: func(a *app, _ call) {
+			if p, ok := a.top().(interface{ save() }); ok {
+				p.save()
+			}
+		}},
 		{name: "search", hint: "search", help: "search in the text", on: on, run: func(a *app, _ call) { a.askFilter() }},
 		{name: "next-found", hint: "next", help: "the next match of the search", on: on, run: do(func(e *editorPane) {
 			_, _, after := e.GetSelection()
 			e.find(after)
 		})},
-		{name: "cancel-edit", hint: "cancel", help: "leave the editor", on: on, run: do((*editorPane).leave)},
+		{name: "cancel-edit", hint: "cancel", help: "leave the editor", on: editScopes, run: func(a *app, _ call) {
+			if p, ok := a.top().(interface{ leave() }); ok {
+				p.leave()
+			}
+		}},
+		{name: "edit-again", hint: "edit", help: "go back to the editor", on: []string{"review", "conflicts"}, run: func(a *app, _ call) {
+			if p, ok := a.top().(interface{ edits() *editing }); ok {
+				p.edits().again()
+			}
+		}},
+		{name: "mine", hint: "yours", help: "take your value of the field", on: choosing, run: choose(func(c *conflictPane) { c.choose(api.Mine, false) })},
+		{name: "theirs", hint: "theirs", help: "take the other value of the field", on: choosing, run: choose(func(c *conflictPane) { c.choose(api.Theirs, false) })},
+		{name: "all-mine", hint: "all yours", help: "take your values of all fields", on: choosing, run: choose(func(c *conflictPane) { c.choose(api.Mine, true) })},
+		{name: "all-theirs", hint: "all theirs", help: "take the other values of all fields", on: choosing, run: choose(func(c *conflictPane) { c.choose(api.Theirs, true) })},
+		{name: "next-conflict", help: "the next field to choose for", on: choosing, run: choose(func(c *conflictPane) { c.move(1) })},
+		{name: "previous-conflict", help: "the field before", on: choosing, run: choose(func(c *conflictPane) { c.move(-1) })},
 	}
-}
-
-// editHere edits an object in an editor of our own. What changed is shown before
-// it is saved; what the server refuses can be edited on.
-func (a *app) editHere(t target, text string) {
-	var e *editorPane
-	e = a.newEditor(a.words.say("edit")+" "+t.String(), text, func(edited string) {
-		if edited == text {
-			a.note("%s", a.words.say("unchanged"))
-			return
-		}
-		a.question(question{title: e.name, text: append(shownChanges(text, edited), ""), yes: "Save", do: func(string) { a.saveHere(e, t, edited) }})
-	})
-	a.push(e)
-}
-
-func (a *app) saveHere(e *editorPane, t target, edited string) {
-	a.async(func(ctx context.Context) func() {
-		err := a.cluster.save(ctx, t, edited)
-		return func() {
-			if err != nil {
-				a.question(question{title: e.name, text: append(wrapText(err.Error(), 64), ""), yes: "OK", do: func(string) {}})
-				return
-			}
-			if a.top() == pane(e) {
-				a.back()
-			}
-			a.note("%s", a.words.say("saved"))
-		}
-	})
 }

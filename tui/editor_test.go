@@ -1,24 +1,24 @@
 package tui
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gdamore/tcell/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
 func TestDiffLines(t *testing.T) {
 	for _, c := range [][3]string{
-		{"a b c", "a b c", ""},
-		{"a b c", "a x c", "- b,+ x"},
-		{"a b c d e", "x b c d y", "- a,+ x,- e,+ y"},
-		{"a", "a b", "+ b"},
-		{"a b", "b", "- a"},
-		{"a b a b", "b a", "- a,- b"},
+		{"", "", ""},
+		{"a b", "a b", "  a,  b"},
+		{"a b c", "a x c", "  a,- b,+ x,  c"},
+		{"a b c d e", "x b c d y", "- a,+ x,  b,  c,  d,- e,+ y"},
+		{"a", "a b", "  a,+ b"},
+		{"a b", "b", "- a,  b"},
+		{"", "a b", "+ a,+ b"},
+		{"a b a b", "b a", "- a,  b,  a,- b"},
 	} {
 		if got := strings.Join(diffLines(strings.Fields(c[0]), strings.Fields(c[1])), ","); got != c[2] {
 			t.Errorf("%s to %s: %s, want %s", c[0], c[1], got, c[2])
@@ -26,34 +26,47 @@ func TestDiffLines(t *testing.T) {
 	}
 }
 
+func TestDiffOfMuch(t *testing.T) {
+	numbered := func(format string) (out []string) {
+		for i := range 20000 {
+			out = append(out, fmt.Sprintf(format, i))
+		}
+		return out
+	}
+	was := numbered("line %d")
+	now := slices.Clone(was)
+	now[1], now[19998] = "new", "new"
+	if got := hunks(diffLines(was, now), 1); strings.Join(got, ",") != "  line 0,- line 1,+ new,  line 2,…,  line 19997,- line 19998,+ new,  line 19999" {
+		t.Errorf("%q", got)
+	}
+	if got := hunks(diffLines(was, was), 1); len(got) > 0 {
+		t.Errorf("equal texts: %q", got)
+	}
+	if got := diffLines(was, numbered("other %d")); len(got) != 40000 || got[0] != "- line 0" || got[20000] != "+ other 0" {
+		t.Errorf("%d lines", len(got))
+	}
+}
+
 func TestEditorOfItsOwn(t *testing.T) {
-	object := unstructuredOf(fields{"apiVersion": "v1", "kind": "ConfigMap", "metadata": fields{"name": "shop", "namespace": "data"}, "data": fields{"door": "closed"}})
-	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	s := newShow(t, Config{Terminal: elsewhere{}, Editor: "not-to-be-run"}, 120, 40)
-	s.await("db-0")
-	of := target{kind: kind{plural: "configmaps", singular: "configmap", version: "v1", namespaced: true}, namespace: "data", name: "shop"}
-	s.app.post(func() {
-		s.app.cluster.any = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "ConfigMapList"}, object)
-		s.app.edit(of)
-	})
-	s.await("edit data/shop", "door: closed", "<ctrl-s>")
+	server := startServer(t)
+	of := server.make(configMaps, `{apiVersion: v1, kind: ConfigMap, metadata: {name: shop}, data: {door: closed}}`)
+	s := server.console(t, Config{Terminal: elsewhere{}, Editor: "not-to-be-run"})
+	s.app.post(func() { s.app.edit(of) })
+	s.await("edit default/shop", "door: closed", "<ctrl-s>")
 	s.keys(tcell.KeyCtrlF, "closed", tcell.KeyEnter)
-	s.await("edit data/shop /closed")
+	s.await("edit default/shop /closed")
 	s.keys("op:en?") // letters are no commands; they replace what was found
 	s.await("door: op:en?")
 	s.keys(tcell.KeyBackspace2, tcell.KeyCtrlS)
-	s.await("-   door: closed", "+   door: op:en", "Save", "Cancel")
+	s.await("review default/shop", "-   door: closed", "+   door: op:en", "<e>")
 	s.keys(tcell.KeyEscape)
 	s.keys(tcell.KeyEscape)
 	s.await("what you changed is not saved", "Discard")
 	s.keys(tcell.KeyEscape, tcell.KeyCtrlS)
 	s.await("+   door: op:en")
-	s.keys(tcell.KeyTab, tcell.KeyEnter)
+	s.keys(tcell.KeyCtrlS)
 	s.await("saved", "pods(all)")
-	saved, err := s.app.cluster.any.Resource(gvr).Namespace("data").Get(t.Context(), "shop", metav1.GetOptions{})
-	if err != nil || saved.Object["data"].(fields)["door"] != "op:en" {
-		t.Errorf("%v, %v", saved, err)
-	}
+	server.has(of, "data.door=op:en")
 	s.app.post(func() { s.app.edit(of) })
 	s.await("door: op:en")
 	s.keys(tcell.KeyCtrlC) // nothing is lost

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gdamore/tcell/v2"
@@ -68,6 +69,13 @@ func bindings() []binding {
 		{"yaml", "m", "managed-fields"}, {"yaml", "x", "decode"}, {"yaml", "e", "edit"},
 		{"editor", "ctrl-s", "save"}, {"editor", "F2", "save"}, {"editor", "ctrl-f", "search"}, {"editor", "F3", "next-found"},
 		{"editor", "esc", "cancel-edit"}, {"editor", "ctrl-c", "cancel-edit"},
+		{"review", "ctrl-s", "save"}, {"review", "F2", "save"}, {"review", "e", "edit-again"}, {"review", "/", "filter"},
+		{"review", "esc", "cancel-edit"}, {"review", "ctrl-c", "cancel-edit"},
+		{"conflicts", "m", "mine"}, {"conflicts", "t", "theirs"}, {"conflicts", "M", "all-mine"}, {"conflicts", "T", "all-theirs"},
+		{"conflicts", "enter", "save"}, {"conflicts", "ctrl-s", "save"}, {"conflicts", "F2", "save"}, {"conflicts", "e", "edit-again"},
+		{"conflicts", "Down", "next-conflict"}, {"conflicts", "Up", "previous-conflict"}, {"conflicts", "j", "next-conflict"},
+		{"conflicts", "k", "previous-conflict"}, {"conflicts", "tab", "next-conflict"},
+		{"conflicts", "esc", "cancel-edit"}, {"conflicts", "ctrl-c", "cancel-edit"},
 		{"log", "0", "tail"}, {"log", "1", "head"}, {"log", "2", "since-1m"}, {"log", "3", "since-5m"}, {"log", "4", "since-15m"},
 		{"log", "5", "since-30m"}, {"log", "6", "since-1h"}, {"log", "s", "follow"}, {"log", "G", "now"}, {"log", "End", "now"}, {"log", "w", "wrap"}, {"log", "t", "timestamps"},
 		{"log", "f", "full-screen"}, {"log", "m", "mark-log"}, {"log", "c", "copy-text"}, {"log", "C", "clear-log"}, {"log", "a", "all-containers"},
@@ -79,10 +87,13 @@ func bindings() []binding {
 	}
 }
 
+// editScopes are those of panes with what is not saved yet.
+var editScopes = []string{"editor", "review", "conflicts"}
+
 // keyScopes are where the keys of a pane with these scopes are looked up. In an
-// editor, letters are text.
+// editor, letters are text; and what is edited must not be left by accident.
 func keyScopes(scopes []string) []string {
-	if scopes[0] == "editor" {
+	if slices.Contains(editScopes, scopes[0]) {
 		return scopes
 	}
 	return append(scopes, "global")

@@ -263,7 +263,7 @@ func TestKeysDoNotClash(t *testing.T) {
 		}
 	}
 	a := &app{desk: &desk{theme: plainTheme()}}
-	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}}
+	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}, {"review", "text"}, {"conflicts"}}
 	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "configmaps"}, kind{plural: "persistentvolumeclaims"}, kind{plural: "cronjobs", group: "batch"},
 		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {
 		panes = append(panes, newTable(a, k).scopes())

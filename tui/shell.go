@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
-	"sigs.k8s.io/yaml"
 )
 
 // shellCommand starts the best shell that the image has.
@@ -145,85 +144,6 @@ func (a *app) aside(f func() error) bool {
 		a.fail(err)
 	}
 	return err == nil
-}
-
-// edit opens the object in the user's editor, or in ours. What comes back is checked by the
-// server before it is saved; if it refuses, the editor opens again with the
-// reason on top.
-func (a *app) edit(t target) {
-	a.async(func(ctx context.Context) func() {
-		o, err := a.cluster.of(t.kind, t.namespace).Get(ctx, t.name, metav1.GetOptions{})
-		return func() {
-			if err != nil {
-				a.fail(err)
-				return
-			}
-			o.SetManagedFields(nil)
-			text, err := yaml.Marshal(o.Object)
-			if err != nil {
-				a.fail(err)
-				return
-			}
-			if a.config.Editor == "" || a.config.Terminal != nil {
-				a.editHere(t, string(text))
-				return
-			}
-			a.editText(t, string(text), string(text))
-		}
-	})
-}
-
-func (a *app) editText(t target, original, text string) {
-	var edited string
-	ok := a.aside(func() (err error) {
-		edited, err = runEditor(a.config.Editor, t.kind.singular+"-"+t.name+"-*.yaml", text)
-		return err
-	})
-	if !ok {
-		return
-	}
-	if edited == "" || edited == original || edited == text {
-		a.note("%s", a.words.say("unchanged"))
-		return
-	}
-	a.async(func(ctx context.Context) func() {
-		err := a.cluster.save(ctx, t, edited)
-		return func() {
-			if err == nil {
-				a.note("%s", a.words.say("saved"))
-				return
-			}
-			a.fail(err)
-			again := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n" + dropComments(edited)
-			a.question(question{title: "edit " + t.String(), text: append(wrapText(err.Error(), 64), ""), yes: "edit", do: func(string) { a.editText(t, original, again) }})
-		}
-	})
-}
-
-// dropComments removes the reason of an earlier refusal.
-func dropComments(text string) string {
-	for strings.HasPrefix(text, "#") {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	return text
-}
-
-// save updates the object, after a dry run that changes nothing.
-func (c *cluster) save(ctx context.Context, t target, text string) error {
-	o := fields{}
-	if err := yaml.UnmarshalStrict([]byte(text), &o); err != nil {
-		return fmt.Errorf("YAML: %w", err)
-	}
-	object := unstructuredOf(o)
-	if object.GetName() != t.name || object.GetNamespace() != t.namespace {
-		return errors.New("the name and namespace of an object can't be edited")
-	}
-	for _, dry := range [][]string{{metav1.DryRunAll}, nil} {
-		if _, err := c.of(t.kind, t.namespace).Update(ctx, object, metav1.UpdateOptions{DryRun: dry, FieldManager: "orrery-tui", FieldValidation: "Strict"}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // runEditor lets the user edit text in a temporary file.

@@ -342,6 +342,11 @@ func TestRowsOfCustomResources(t *testing.T) {
 			t.Errorf("blast of %s: %d %s, want %s", asked, code, body, want)
 		}
 	}
+	merge, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+api.MergePath, strings.NewReader(`{"base":{"a":1,"b":1},"mine":{"a":2,"b":1},"theirs":{"a":1,"b":3}}`))
+	c.must(nil, err)
+	if code, body := do(t, merge); code != 200 || !strings.Contains(body, `{"a":2,"b":3}`) {
+		t.Errorf("merge: %d %s", code, body)
+	}
 	if m := open(t, web, api.View{Resource: "moons"}, "").next(); m.Error == nil || m.Error.Code != http.StatusNotFound {
 		t.Errorf("unknown kind: %+v", m)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"orrery.dev/api"
+	"orrery.dev/edit"
 	"orrery.dev/server/stream"
 	"orrery.dev/why"
 )
@@ -100,6 +101,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.namespaces(w, r)
 	case slices.Contains([]string{api.WhyPath, api.BlastPath, api.RightsPath}, r.URL.Path):
 		s.why.ServeHTTP(w, r)
+	case r.URL.Path == api.MergePath:
+		edit.Handler().ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, api.OwnPrefix):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the API server of this cluster is not orrery's, and can't tell this")
 	default:

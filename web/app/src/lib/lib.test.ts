@@ -8,7 +8,6 @@ import { fuzzyScore, parseFilter } from './filter'
 import { Lag } from './lag'
 import { Feed, Lines } from './lines'
 import { LogView } from './logview'
-import { merge } from './merge'
 import { pathAt, read, Schemas } from './schema'
 import { compareRows, Sorter } from './sort'
 import { tar } from './tar'
@@ -240,31 +239,6 @@ describe('a schema', () => {
   test('dates and clock times are texts', () => expect(read('at: 2026-01-01T00:00:00Z\nfor: 10:30\nflag: yes')).toEqual({ at: '2026-01-01T00:00:00Z', for: '10:30', flag: true }))
   test('broken YAML is said to be', () => expect(s.check('a: [', words)[0]?.severity).toBe('error'))
   test('fields are found along a path', () => expect(s.at(['ports', '[]', 'port'])?.type).toBe('integer'))
-})
-
-describe('merging', () => {
-  const base = { spec: { replicas: 1, list: [{ name: 'a', image: '1' }, { name: 'b', image: '1' }], args: ['x'] }, metadata: { labels: { a: '1' } } }
-  const edit = (f: (o: any) => void) => {
-    const copy = structuredClone(base)
-    f(copy)
-    return copy
-  }
-  test.each<[string, (o: any) => void, (o: any) => void, (o: any) => void, string]>([
-    ['different fields', (o) => (o.spec.replicas = 2), (o) => (o.metadata.labels.b = '2'), (o) => ((o.spec.replicas = 2), (o.metadata.labels.b = '2')), ''],
-    ['items of a list by name', (o) => (o.spec.list[0].image = '2'), (o) => (o.spec.list[1].image = '3'), (o) => ((o.spec.list[0].image = '2'), (o.spec.list[1].image = '3')), ''],
-    ['an item that went', (o) => o.spec.list.shift(), (o) => (o.spec.list[1].image = '3'), (o) => ((o.spec.list[1].image = '3'), o.spec.list.shift()), ''],
-    ['an item that came', (o) => o.spec.list.push({ name: 'c' }), (o) => (o.spec.replicas = 3), (o) => (o.spec.list.push({ name: 'c' }), (o.spec.replicas = 3)), ''],
-    ['a field that went', (o) => delete o.spec.replicas, () => {}, (o) => delete o.spec.replicas, ''],
-    ['the same change', (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 2), ''],
-    ['a true conflict stays theirs', (o) => (o.spec.replicas = 2), (o) => (o.spec.replicas = 3), (o) => (o.spec.replicas = 3), 'spec.replicas'],
-    ['lists without names are one field', (o) => o.spec.args.push('y'), (o) => o.spec.args.push('z'), (o) => o.spec.args.push('z'), 'spec.args'],
-    ['an item both changed', (o) => (o.spec.list[0].image = '2'), (o) => (o.spec.list[0].image = '3'), (o) => (o.spec.list[0].image = '3'), 'spec.list[name=a].image'],
-  ])('%s', (_, mine, theirs, want, conflicts) => {
-    const got = merge(base, edit(mine), edit(theirs))
-    expect(got.merged).toEqual(edit(want))
-    expect(got.conflicts.map((c) => c.path).join()).toBe(conflicts)
-  })
-  test('a choice settles a conflict', () => expect(merge({ a: 1 }, { a: 2 }, { a: 3 }, { a: 'mine' }).merged).toEqual({ a: 2 }))
 })
 
 describe('comparing', () => {
