@@ -239,6 +239,9 @@ func plainLines(o *unstructured.Unstructured) []string {
 // step shows what comes between the editor and the save, instead of what did before.
 func (e *editing) step(p pane) {
 	e.back()
+	if e.ours != nil {
+		e.ours.refuse(nil)
+	}
 	e.app.push(p)
 }
 

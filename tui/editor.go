@@ -22,13 +22,15 @@ type editorPane struct {
 	typed string // the search
 	done  func(text string)
 
-	reasons []edit.Reason // of a refusal
+	refused []string // why, in lines below the text
+	marked  []int    // the lines that it is about, from 1, until the text is another
 }
 
 func (a *app) newEditor(name, text string, done func(text string)) *editorPane {
 	e := &editorPane{TextArea: tview.NewTextArea(), app: a, name: name, was: text, done: done}
 	e.SetText(text, false).SetWrap(false).SetTextStyle(a.theme.text).SetSelectedStyle(a.theme.found)
 	e.SetBorder(true).SetBorderStyle(a.theme.border).SetBorderPadding(0, 0, 1, 1)
+	e.SetChangedFunc(func() { e.marked = nil })
 	cut := ""
 	e.SetClipboard(func(text string) { cut = text; a.copy(text) }, func() string { return cut })
 	return e
@@ -75,20 +77,28 @@ func (e *editorPane) reveal() {
 	}
 }
 
-// mostReasons is how many lines at the bottom tell why an edit was refused.
-const mostReasons = 4
+// mostRefused is how many lines at the bottom tell why an edit was refused.
+const mostRefused = 6
 
-// refuse tells what speaks against the text, and goes to the first place of it.
+// refuse tells what speaks against the text, if anything does, and goes to the first
+// place of it.
 func (e *editorPane) refuse(reasons []edit.Reason) {
-	e.reasons = reasons
-	e.SetBorderPadding(0, min(len(reasons), mostReasons), 1, 1)
+	e.refused, e.marked = nil, nil
+	_, _, w, _ := e.GetInnerRect()
 	for _, r := range reasons {
+		e.refused = append(e.refused, wrapText("✗ "+r.String(), w)...)
 		if r.Line > 0 {
-			at := startOfLine(e.GetText(), r.Line)
-			e.Select(at, at)
-			e.reveal()
-			return
+			e.marked = append(e.marked, r.Line)
 		}
+	}
+	if len(e.refused) > mostRefused {
+		e.refused = append(e.refused[:mostRefused-1], "…")
+	}
+	e.SetBorderPadding(0, len(e.refused), 1, 1)
+	if len(e.marked) > 0 {
+		at := startOfLine(e.GetText(), e.marked[0])
+		e.Select(at, at)
+		e.reveal()
 	}
 }
 
@@ -112,21 +122,21 @@ func (e *editorPane) Draw(s tcell.Screen) {
 		title += " /" + e.typed
 	}
 	drawTitle(s, e.Box, e.app.theme, title)
-	e.drawReasons(s)
+	e.drawRefusal(s)
 }
 
-// drawReasons writes them below the text, with marks beside their lines.
-func (e *editorPane) drawReasons(s tcell.Screen) {
+// drawRefusal writes the reasons below the text, and marks their lines.
+func (e *editorPane) drawRefusal(s tcell.Screen) {
 	x, y, w, h := e.GetInnerRect()
 	style := e.app.theme.state(api.StateError)
 	top, _ := e.GetOffset()
-	for i, r := range e.reasons {
-		if row := r.Line - 1 - top; r.Line > 0 && row >= 0 && row < h {
+	for _, line := range e.marked {
+		if row := line - 1 - top; row >= 0 && row < h {
 			drawText(s, x-1, y+row, 1, "✗", style)
 		}
-		if i < mostReasons {
-			drawFit(s, x-1, y+h+i, w+1, "✗ "+oneLine(r.String()), false, style)
-		}
+	}
+	for i, text := range e.refused {
+		drawFit(s, x, y+h+i, w, text, false, style)
 	}
 }
 
