@@ -55,7 +55,7 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(objectActions(), whyActions(), changeActions(), editorActions(), textActions(), tableActions(), nodeShellActions(), transferActions(), folderActions(),
+	return slices.Concat(objectActions(), whyActions(), policyActions(), changeActions(), editorActions(), textActions(), tableActions(), nodeShellActions(), transferActions(), folderActions(),
 		saveActions(), contextActions(), helmActions(), globalActions())
 }
 
@@ -138,7 +138,6 @@ func globalActions() []action {
 		{name: "next-command", help: "the command after this one", run: func(a *app, _ call) { a.walkTrail(a.trail.walk(1)) }},
 		{name: "last-view", help: "to and fro between two commands", run: func(a *app, _ call) { a.walkTrail(a.trail.turn()) }},
 		{name: "show-aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.execute("alias") }},
-		{name: "can", help: "what you may do in this namespace", run: func(a *app, _ call) { a.showRights() }},
 		{name: "theme", help: "another theme: dark, light, high-contrast, deuteranopia", run: (*app).chooseTheme},
 		{name: "refresh", help: "open the view anew", run: func(a *app, _ call) { p := a.top(); p.close(); p.open(); a.tv.Sync() }},
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},
@@ -181,6 +180,12 @@ func (a *app) askCommand() {
 				return contexts
 			case "theme":
 				return themeNames()
+			case "can":
+				if n == 1 {
+					return slices.Concat(policyVerbs, []string{"deletecollection", "impersonate", "u:", "g:", "s:"})
+				} else if n == 2 {
+					return a.kinds.complete("")
+				}
 			}
 			return slices.Concat(a.namespaces, at)
 		})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -38,6 +39,10 @@ func scenes() []scene {
 		{[]string{"screendump", "sd", "screendumps"}, "what was saved of this cluster; Enter shows it", func(a *app, _ command) { a.do("screendump") }},
 		{[]string{"dir"}, "a folder of manifests, to apply, edit or delete", func(a *app, c command) { a.do("dir", c.args...) }},
 		{[]string{"charts", "hm", "helm"}, "the releases of Helm; Enter shows the newest manifest", func(a *app, _ command) { a.replace(a.newReleases()) }},
+		{[]string{"can"}, "what you may do; with VERB RESOURCE who can do it; with u:NAME, g:NAME or s:NAMESPACE:NAME what they may", (*app).can},
+		{[]string{"usr"}, "the users that bindings name", func(a *app, _ command) { a.replace(a.newSubjects("users", rbacv1.UserKind)) }},
+		{[]string{"grp"}, "the groups that bindings name", func(a *app, _ command) { a.replace(a.newSubjects("groups", rbacv1.GroupKind)) }},
+		{[]string{"whoami"}, "whom the API server takes you for", func(a *app, _ command) { a.showWhoAmI() }},
 	}
 }
 
@@ -145,7 +150,7 @@ func (t *tablePane) command() string {
 // all.
 func (a *app) useNamespace(names string) {
 	a.namespace = names
-	if t, ok := a.top().(*tablePane); ok && t.kind.namespaced && t.parent == nil && !t.own {
+	if t, ok := a.top().(*tablePane); ok && t.kind.namespaced && t.parent == nil {
 		t.reload()
 		return
 	}

@@ -49,7 +49,7 @@ func bindings() []binding {
 		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"},
 		{"services", "F", "port-forward"}, {"services", "f", "show-forwards"},
 
-		{"portforwards", "ctrl-d", "stop-forward"},
+		{"portforwards", "ctrl-d", "stop-forward"}, {"holders", "r", "show-role"}, {"holders", "b", "show-binding"},
 
 		{"scalable", "s", "scale"}, {"workload", "r", "restart"}, {"workload", "l", "logs"}, {"workload", "p", "previous"},
 		{"deployments.apps", "z", "show-replicasets"}, {"workload", "i", "set-image"}, {"replicasets.apps", "ctrl-l", "rollback"},

@@ -53,6 +53,10 @@ func looks() []look {
 		{name: "choose", then: func(a *app) { a.do("theme") }, await: []string{"deuteranopia"}},
 		{name: "aliases", command: "alias", await: []string{"deployments.apps"}},
 		{name: "editor", keys: on("e"), await: []string{"kind: Pod"}},
+		{name: "who_can", command: "can delete pods", await: []string{"RoleBinding/developers", "· "}},
+		{name: "rights", command: "can s:shop:deployer", await: []string{"deployments.apps", "certificate"}},
+		{name: "rules", command: "can s:shop:deployer", keys: []any{"/", "secrets", tcell.KeyEnter, tcell.KeyEnter}, await: []string{"Role/certificate"}},
+		{name: "groups", command: "grp", await: []string{"system:masters"}},
 		{name: "disconnected", then: func(a *app) {
 			f := a.feed.(*fakeFeed)
 			f.mu.Lock()
@@ -97,8 +101,8 @@ func TestLooks(t *testing.T) {
 		{of: "no-colour", config: Config{NoColor: true}, only: []string{"pods_marked", "logs", "delete"}},
 		{of: "16-colours", colours: 16, only: []string{"pods_marked", "logs", "pulse"}},
 		{of: "8-colours-light", config: Config{Theme: "light"}, colours: 8, only: []string{"pods_marked"}},
-		{of: "ascii", config: Config{ASCII: true}, only: []string{"pods_marked", "journey", "why", "map", "map_etcd", "map_node", "pulse", "delete"}},
-		{of: "zh-TW", config: Config{Language: "zh_TW"}, only: []string{"pods", "containers", "why", "journey", "map", "map_etcd", "pulse", "help", "drain", "empty"}},
+		{of: "ascii", config: Config{ASCII: true}, only: []string{"pods_marked", "journey", "why", "map", "map_etcd", "map_node", "pulse", "delete", "rights"}},
+		{of: "zh-TW", config: Config{Language: "zh_TW"}, only: []string{"pods", "containers", "why", "journey", "map", "map_etcd", "pulse", "help", "drain", "empty", "rights"}},
 	} {
 		for _, l := range looks() {
 			if c.only == nil || slices.Contains(c.only, l.name) {

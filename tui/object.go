@@ -100,6 +100,8 @@ func (a *app) enter(c call) {
 		a.showLogs(t, false)
 	case "secrets", "configmaps":
 		a.showYAML(t)
+	case "serviceaccounts":
+		a.push(a.newPolicy(accountOf(t).String()))
 	case "customresourcedefinitions.apiextensions.k8s.io":
 		plural, _, _ := strings.Cut(t.name, ".")
 		a.execute(plural)

@@ -352,17 +352,6 @@ func TestReadOnlyRefuses(t *testing.T) {
 	s.await("delete: this console is read only")
 }
 
-func TestRightsAreTold(t *testing.T) {
-	s := newShow(t, Config{Namespace: "shop"}, 110, 30)
-	s.await("db-0")
-	s.app.cluster.kube.(*fake.Clientset).PrependReactor("create", "selfsubjectrulesreviews", func(kubetesting.Action) (bool, runtime.Object, error) {
-		return true, &authzv1.SelfSubjectRulesReview{Status: authzv1.SubjectRulesReviewStatus{ResourceRules: []authzv1.ResourceRule{
-			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list"}, ResourceNames: []string{"web"}}}, Incomplete: true, EvaluationError: "a webhook decides more"}}, nil
-	})
-	s.keys(":", "can", tcell.KeyEnter)
-	s.await("can shop", "deployments.apps", "get,list", "a webhook decides more")
-}
-
 // T16: a connection that breaks is told of, keys work on, and nothing is lost.
 func TestT16BreakIsVisibleAndNothingIsLost(t *testing.T) {
 	s := newShow(t, Config{}, 100, 30)

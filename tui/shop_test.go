@@ -155,7 +155,12 @@ func shop(reader why.Reader) func(*app) {
 		a.cluster = c
 		asking(why.Handler(func(*http.Request) why.Reader { return reader }))(a)
 		explain := a.ask
+		asking(shopPolicy())(a)
+		policy := a.ask
 		a.ask = func(ctx context.Context, path string, query url.Values, answer any) error {
+			if path == api.RightsPath {
+				return policy(ctx, path, query, answer)
+			}
 			if path != api.JourneyPath {
 				return explain(ctx, path, query, answer)
 			}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -24,6 +25,10 @@ type tablePane struct {
 	// source feeds the table if it is not a view of the feed.
 	source func(tell func(api.Tell)) (stop func())
 	opens  func(name string) // what Enter does, if the kind does not say it
+	// name is what the table is called, if not by its kind, and remarks what is said
+	// below it.
+	name    string
+	remarks []string
 }
 
 // origin says which object a table was opened from, and in which namespace its
@@ -56,7 +61,7 @@ func (t *tablePane) crumb() string {
 	if t.parent != nil {
 		return t.kind.plural + " ‹" + t.parent.name + "›"
 	}
-	return t.kind.plural
+	return cmp.Or(t.name, t.kind.plural)
 }
 
 func (t *tablePane) scopes() []string {
@@ -129,7 +134,14 @@ func (t *tablePane) refresh(now time.Time) {
 
 // Draw implements tview.Primitive: the grid, with a title on its border.
 func (t *tablePane) Draw(s tcell.Screen) {
+	below := t.below()
+	t.SetBorderPadding(0, len(below), 0, 0)
 	t.grid.Draw(s)
+	x, y, w, h := t.GetInnerRect()
+	c := cursor{s: s, x: x + 2, y: y + h, w: w - 4, end: y + h + len(below)}
+	for _, line := range below {
+		c.line(line...)
+	}
 	drawTitle(s, t.Box, t.theme, t.title())
 	t.tally(s)
 }
@@ -139,7 +151,7 @@ func (t *tablePane) title() string {
 	if in == "" {
 		in = t.app.words.say("all")
 	}
-	name := t.kind.plural
+	name := cmp.Or(t.name, t.kind.plural)
 	if t.kind.namespaced {
 		name += "(" + in + ")"
 	}
@@ -168,6 +180,18 @@ func (t *tablePane) title() string {
 		title += " " + t.app.words.say("faults only")
 	}
 	return title
+}
+
+// below are the remarks in lines, if there is room for them.
+func (t *tablePane) below() (out [][]span) {
+	_, _, w, h := t.GetRect()
+	for _, r := range t.remarks {
+		out = append(out, wrapSpans([]span{{"· " + r, t.theme.faint}}, w-6)...)
+	}
+	if 2*len(out) > h-2 {
+		return nil
+	}
+	return out
 }
 
 // tally shows at the right of the bottom border how many rows are in which

@@ -13,6 +13,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -101,7 +102,11 @@ func asking(h http.Handler) func(*app) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path+"?"+query.Encode(), nil))
 			if w.Code != http.StatusOK {
-				return fmt.Errorf("%d: %s", w.Code, w.Body)
+				var status metav1.Status
+				if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
+					return err
+				}
+				return &apierrors.StatusError{ErrStatus: status}
 			}
 			return json.Unmarshal(w.Body.Bytes(), answer)
 		}

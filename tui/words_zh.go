@@ -44,6 +44,9 @@ func traditionalChinese() map[string]string {
 		"type a kind or a command": "輸入種類或命令", "filter rows, or search text": "篩選列，或搜尋文字", "what the keys do": "按鍵的作用",
 		"theme": "佈景主題", "no theme %q": "沒有名為 %q 的佈景主題",
 		"refused": "遭拒", "nothing here is amiss": "這裡沒有異常", "there are none in %s; 0 looks in all namespaces": "%s 中沒有項目；按 0 查看所有命名空間", "%d more are well": "另有 %d 項正常",
-		"clear the filter, or go back": "清除篩選，或返回", "leave": "離開", "open what the row stands for": "開啟此列代表的物件",
+		"clear the filter, or go back": "清除篩選，或返回", "everywhere": "整個叢集", "who can %s": "誰能 %s", "rights of %s": "%s 的權限", "your rights": "您的權限", "only %s": "僅限 %s",
+		"where: %s": "範圍：%s", "by no binding": "不是由綁定賦予", "as a member of %s": "身為 %s 的成員", "Group": "群組", "role": "角色", "binding": "綁定",
+		":can VERB RESOURCE, or :can u:NAME, g:NAME, s:NAMESPACE:NAME": "請用 :can 動詞 資源，或 :can u:名稱、g:名稱、s:命名空間:名稱",
+		"leave": "離開", "open what the row stands for": "開啟此列代表的物件",
 	}
 }

@@ -581,6 +581,43 @@ describe('rights', () => {
       await page.locator('[data-holder]', { hasText: 'system:masters' }).waitFor()
     }))
 
+  test('who can: that it loads is said, what may not be read, what failed, and that there is nobody', () =>
+    on('/kinds', {}, async (page) => {
+      const answer = { then: undefined }
+      await page.route(/orrery\/v1\/rights/, (route) => (answer.then = (code, body) => route.fulfill({ status: code, contentType: 'application/json', body: JSON.stringify(body) })))
+      const next = async (code, body) => {
+        await until('it is asked', () => answer.then)
+        await page.getByText('Loading').first().waitFor()
+        const reply = answer.then
+        answer.then = undefined
+        await reply(code, body)
+      }
+      const status = (code, reason, message) => ({ kind: 'Status', apiVersion: 'v1', status: 'Failure', code, reason, message })
+      await page.goto(`${base}/ui/access?view=who&ns=${ns}`)
+      await next(403, status(403, 'Forbidden', 'User "ada" cannot list resource "clusterroles"'))
+      await page.getByText('You may not read all that it takes to know: User "ada" cannot list resource "clusterroles"').waitFor()
+      await page.getByRole('button', { name: 'Try again' }).click()
+      await next(500, status(500, 'InternalError', 'out of order'))
+      await page.getByText('out of order').waitFor()
+      await page.getByRole('button', { name: 'Try again' }).click()
+      await next(200, { holders: [] })
+      await page.getByText('No binding gives that right').waitFor()
+    }))
+
+  test('who can leads to what a holder can do, and that to the binding that says it', () =>
+    on(`/access?view=who&ns=${ns}&q=list pods`, {}, async (page) => {
+      await page.locator('[data-holder]', { hasText: 'reader' }).getByRole('link', { name: `${ns}/reader` }).click()
+      await page.getByText(`Rights of sa:${ns}:reader`).waitFor()
+      await page.getByRole('button', { name: 'deployments.apps', exact: true }).click()
+      await page.locator('[data-rule]').getByRole('link', { name: 'RoleBinding/readers' }).waitFor()
+      await page.locator('[data-rights="deployments.apps"]').getByRole('img', { name: 'not allowed' }).first().waitFor()
+      await page.goto(`${base}/ui/access?ns=${ns}&as=system:serviceaccount:${ns}:reader`)
+      await page.getByText('Where these rights come from is not told').waitFor()
+      await page.locator('[data-rights="deployments.apps"]').getByRole('img', { name: 'allowed', exact: true }).first().waitFor()
+      await page.getByRole('tab', { name: 'Who can' }).click()
+      await page.getByText(/cannot list resource "clusterroles"/).waitFor()
+    }))
+
   test('T36, T37: a user of one namespace sees it, with right counts, and reads what is missing', () =>
     on(`/k/serviceaccounts?o=serviceaccounts/${ns}/reader`, {}, async (page) => {
       await act(page, 'viewAs')
