@@ -211,5 +211,9 @@ func (f *footer) Draw(s tcell.Screen) {
 	if f.bad {
 		style, text = f.app.theme.state(api.StateError).Bold(true), "✗ "+text
 	}
+	if textWidth(text) > w-at-1 { // what is said is worth more than the way
+		fillRow(s, x, y, w, tcell.StyleDefault)
+		at = 0
+	}
 	drawFit(s, x+at+1, y, w-at-1, text, false, style)
 }

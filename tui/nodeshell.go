@@ -172,11 +172,12 @@ func nodeShellJob(node, image string) *batchv1.Job {
 		Containers: []corev1.Container{{Name: "shell", Image: image, Command: nodeShellHold[:], SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 			VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}}},
 	}
+	simulated := map[string]string{"simulate.orrery.dev/run-for": nodeShellLimit.String()} // where nodes are; those end the pods of Jobs soon
 	labels := map[string]string{"app.kubernetes.io/managed-by": "orrery-tui", "app.kubernetes.io/name": "node-shell"}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "node-shell-" + strings.Trim(cutText(node, 40), ".-") + "-", Labels: labels},
 		Spec: batchv1.JobSpec{BackoffLimit: new(int32(0)), TTLSecondsAfterFinished: new(int32(0)), ActiveDeadlineSeconds: new(int64(nodeShellLimit / time.Second)),
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: simulated}, Spec: pod}},
 	}
 }
 

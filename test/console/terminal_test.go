@@ -55,6 +55,47 @@ func TestTerminal(t *testing.T) {
 		w.keys(t, "exit", "Enter")
 		w.await(t, "pods(default)") // the table, in its new size
 	})
+	t.Run("a shell on a node leaves nothing behind", func(t *testing.T) {
+		w := newWindow(t, "xterm-256color", fmt.Sprintf("%s tui --kubeconfig %s --command nodes", *binary, kubeconfig))
+		w.await(t, "Ready", "● live")
+		w.keys(t, "s")
+		w.await(t, "privileged", "Cancel")
+		w.keys(t, "Enter")
+		w.await(t, "exit or ctrl-d comes back", "/ #")
+		w.keys(t, "hostname", "Enter")
+		w.await(t, "/ # hostname")
+		w.keys(t, "exit", "Enter")
+		w.await(t, "the pod of the shell is removed", "nodes[")
+		await(t, time.Minute, "the job goes", func() bool {
+			jobs, err := kube.BatchV1().Jobs("default").List(t.Context(), metav1.ListOptions{})
+			return err == nil && len(jobs.Items) == 0
+		})
+	})
+	t.Run("files go to a container and come back", func(t *testing.T) {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "there"), []byte("and back"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w := newWindow(t, "xterm-256color", console)
+		w.await(t, "web", "Running")
+		w.keys(t, "t")
+		w.await(t, "from here to the container")
+		w.keys(t, "Down", "Enter")
+		w.await(t, "path here")
+		w.keys(t, "tmp/", "Tab", "C-u", filepath.Join(folder, "there"), "Enter")
+		w.await(t, "● done in", "1 files   8 B")
+		w.keys(t, "Escape")
+		w.await(t, "pods(default)")
+		w.keys(t, "t")
+		w.await(t, "from the container to here")
+		w.keys(t, "Enter")
+		w.await(t, "path here")
+		w.keys(t, "tmp/there", "Tab", "C-u", filepath.Join(folder, "back"), "Enter")
+		w.await(t, "● done in", "1 files   8 B")
+		if data, err := os.ReadFile(filepath.Join(folder, "back")); err != nil || string(data) != "and back" {
+			t.Errorf("%q, %v", data, err)
+		}
+	})
 	t.Run("T49 it can be suspended, and comes back whole", func(t *testing.T) {
 		w := newWindow(t, "xterm-256color", "bash --norc")
 		w.keys(t, "PS1='shell> '", "Enter", console, "Enter")
