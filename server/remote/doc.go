@@ -10,7 +10,7 @@
 // server's to say, by access reviews whose answers hold for a short while.
 //
 // A Server (server.go) is the handler that the dashboard puts below its page: the
-// rows, why something does not run (objects.go), and everything else handed to the
-// API server. What only orrery's own server can tell is answered with 404 and a
+// rows, why something does not run (objects.go), what is used (usage.go), and
+// everything else handed to the API server. What only orrery's own server can tell is answered with 404 and a
 // sentence.
 package remote

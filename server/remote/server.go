@@ -39,6 +39,7 @@ type Server struct {
 	hub        *stream.Hub
 	why, proxy http.Handler
 	others     remembered[string, *Server] // as whom we are asked to act
+	asked      remembered[string, api.Usage]
 }
 
 // New makes a Server that acts with cfg's rights; home is its namespace.
@@ -103,6 +104,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.why.ServeHTTP(w, r)
 	case r.URL.Path == api.MergePath:
 		edit.Handler().ServeHTTP(w, r)
+	case r.URL.Path == api.UsagePath:
+		s.usage(w, r)
 	case strings.HasPrefix(r.URL.Path, api.OwnPrefix):
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the API server of this cluster is not orrery's, and can't tell this")
 	default:
