@@ -46,6 +46,14 @@ type target struct {
 	container       string // of a pod, if one is meant
 }
 
+// scope is where the keys of what is meant are found: a container has its own.
+func (t target) scope() string {
+	if t.container != "" {
+		return "containers"
+	}
+	return t.kind.scope()
+}
+
 func (t target) String() string {
 	if t.namespace == "" {
 		return t.name
@@ -55,8 +63,8 @@ func (t target) String() string {
 
 // actions lists all, in the order of the help.
 func allActions() []action {
-	return slices.Concat(objectActions(), whyActions(), policyActions(), changeActions(), editorActions(), textActions(), tableActions(), nodeShellActions(), transferActions(), folderActions(),
-		saveActions(), contextActions(), helmActions(), globalActions())
+	return slices.Concat(objectActions(), whyActions(), policyActions(), changeActions(), editorActions(), textActions(), tableActions(), usageActions(), xrayActions(), nodeShellActions(),
+		transferActions(), folderActions(), saveActions(), contextActions(), helmActions(), globalActions())
 }
 
 func actionsByName() map[string]action {
@@ -80,7 +88,11 @@ func (a *app) do(name string, args ...string) {
 			c.on = append(c.on, a.targetOf(c.table, r))
 		}
 	}
-	if why := a.refuses(act, a.top()); why != "" {
+	why := a.refuses(act, a.top().scopes(), a.top().crumb())
+	if other, ok := unfit(act, c); ok && why == "" {
+		why = a.words.say("not for %s", other.kind.singular+" "+other.String())
+	}
+	if why != "" {
 		a.fail(fmt.Errorf("%s: %s", act.name, why))
 		return
 	}
@@ -92,7 +104,7 @@ func (a *app) do(name string, args ...string) {
 	a.async(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		why := a.rights.refusal(ctx, a.cluster, act, c.on[0], home)
+		why := a.forbids(ctx, act, c.on, home)
 		return func() {
 			if why != "" {
 				a.fail(fmt.Errorf("%s: %s", act.name, why))
@@ -103,18 +115,51 @@ func (a *app) do(name string, args ...string) {
 	})
 }
 
+// unfit is the first of some objects of several kinds that an action is not for.
+func unfit(act action, c call) (target, bool) {
+	if c.table == nil || c.table.mixed == "" {
+		return target{}, false
+	}
+	for _, t := range c.on {
+		if !act.fits(c.table.scopesFor(t)) {
+			return t, true
+		}
+	}
+	return target{}, false
+}
+
+// forbids says why the user may not do act to objects, asking once for each kind.
+func (a *app) forbids(ctx context.Context, act action, on []target, home string) string {
+	asked := map[string]bool{}
+	for _, t := range on {
+		if asked[t.kind.scope()] {
+			continue
+		}
+		asked[t.kind.scope()] = true
+		if why := a.rights.refusal(ctx, a.cluster, act, t, home); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
 // targetOf is what a row stands for; a container's is its pod.
 func (a *app) targetOf(t *tablePane, r *gridRow) target {
-	if t.kind.plural == "containers" {
-		return a.podOf(t, r.row.Name)
+	if t.stands != nil {
+		return t.stands(r)
 	}
 	return target{kind: t.kind, namespace: r.row.Namespace, name: r.row.Name, uid: r.uid, owner: r.row.Owner, labels: r.row.Labels}
 }
 
+// fits says whether an action applies to what has these scopes.
+func (act action) fits(scopes []string) bool {
+	return act.on == nil || slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(act.on, s) })
+}
+
 // refuses says why an action makes no sense here, if so.
-func (a *app) refuses(act action, p pane) string {
-	if act.on != nil && !slices.ContainsFunc(p.scopes(), func(s string) bool { return slices.Contains(act.on, s) }) {
-		return a.words.say("not for %s", p.crumb())
+func (a *app) refuses(act action, scopes []string, crumb string) string {
+	if !act.fits(scopes) {
+		return a.words.say("not for %s", crumb)
 	}
 	if act.never != "" {
 		return a.words.say(act.never)
@@ -186,6 +231,12 @@ func (a *app) askCommand() {
 				} else if n == 2 {
 					return a.kinds.complete("")
 				}
+			case "xray", "x":
+				if n == 1 {
+					return a.kinds.complete("")
+				}
+			case "usage", "top":
+				return []string{"namespaces", "nodes", "pods"}
 			}
 			return slices.Concat(a.namespaces, at)
 		})
@@ -255,6 +306,8 @@ func tableActions() []action {
 		{name: "sort-name", help: "sort by name", on: on, run: sortBy("name")},
 		{name: "sort-age", help: "sort by age", on: on, run: sortBy("age")},
 		{name: "sort-status", help: "sort by status", on: on, run: sortBy("status")},
+		{name: "sort-kind", help: "sort by kind", on: []string{"workloads"}, run: sortBy("kind")},
+		{name: "sort-ready", help: "sort by what is ready", on: []string{"workloads"}, run: sortBy("ready")},
 		{name: "sort-namespace", help: "sort by namespace", on: on, run: sortBy("namespace")},
 		{name: "sort-left", help: "sort by the column to the left", on: on, run: func(_ *app, c call) { c.table.sortBeside(-1) }},
 		{name: "sort-right", help: "sort by the column to the right", on: on, run: func(_ *app, c call) { c.table.sortBeside(1) }},

@@ -82,6 +82,7 @@ type app struct {
 	bindings   []binding
 	actions    map[string]action
 	rights     *rights
+	usage      *usage
 
 	stack  []pane
 	root   *tview.Pages
@@ -107,6 +108,7 @@ func newApp(cfg Config, c *cluster) *app {
 	a.actions = actionsByName()
 	a.rights = newRights()
 	a.settings, _ = readSettings(cfg.Settings) // what is wrong with it is told when it is changed
+	a.usage = &usage{}
 	return a
 }
 

@@ -4,7 +4,7 @@ import "strings"
 
 // asciiForms are what stands for the characters of ours that not every terminal
 // has, in pairs. States, and what is beside them, stay apart.
-const asciiForms = `●*◐~✓Y▲!✗X▽v○o◆#·.★@┌+┐+└+┘+├+┤+┬+┴+┼+─-│|┄.╳x▶>◀<▼v▸>→>←<↑^↓v↕|█#░.▏|▁_▂_▃-▄-▅=▆=▇#‹<›>…~’'‘'“"”"–-—-×x•*`
+const asciiForms = `●*◐~✓Y▲!✗X▽v○o◆#·.★@┌+┐+└+┘+├+┤+┬+┴+┼+─-│|┄.╳x▶>◀<▼v▸>▾v→>←<↑^↓v↕|█#░.▏|▁_▂_▃-▄-▅=▆=▇#‹<›>…~’'‘'“"”"–-—-×x•*`
 
 // asciiOf is the table of asciiForms.
 func asciiOf() map[string]string {

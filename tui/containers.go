@@ -15,6 +15,7 @@ import (
 func newContainers(a *app, pod target) *tablePane {
 	t := newTable(a, kind{plural: "containers", singular: "container", name: "Container", namespaced: true})
 	t.parent = &origin{pod.name, pod.namespace}
+	t.stands = func(r *gridRow) target { return a.containerOf(pod.namespace, pod.name, r.row.Name) }
 	k := pod.kind
 	t.source = func(tell func(api.Tell)) func() {
 		tell(api.Tell{Type: "columns", Columns: containerColumns()})
@@ -101,7 +102,7 @@ func ports(c *corev1.Container) string {
 	return strings.Join(out, ",")
 }
 
-// podOf is the pod whose containers a table shows, with one of them chosen.
-func (a *app) podOf(t *tablePane, container string) target {
-	return target{kind: a.kinds.byPlural("pods"), namespace: t.parent.namespace, name: t.parent.name, container: container}
+// containerOf is a pod with one of its containers chosen.
+func (a *app) containerOf(namespace, pod, container string) target {
+	return target{kind: a.kinds.byPlural("pods"), namespace: namespace, name: pod, container: container}
 }

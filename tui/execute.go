@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,14 @@ func scenes() []scene {
 			p.closeUp = "etcd"
 			a.replace(p)
 		}},
+		{[]string{"xray", "x"}, "the tree of a kind: owners, what they own, containers, and what pods use; :xray deployments shop", (*app).openXray},
+		{[]string{"workload", "wk", "workloads"}, "all that runs: workloads of every kind in one table", func(a *app, c command) {
+			a.look(c)
+			t := a.newWorkloads()
+			t.setFilter(c.filter)
+			a.replace(t)
+		}},
+		{[]string{"usage", "top"}, "what namespaces use, against requests and limits; nodes with :usage nodes, pods with :usage pods", (*app).openUsage},
 		{[]string{"ctx", "context", "contexts"}, "the clusters of the kubeconfig; Enter changes to one", func(a *app, c command) {
 			if c.namespace != "" {
 				a.changeTo(c.namespace, "")
@@ -107,8 +116,21 @@ func (a *app) carryOut(line string) (place string, ok bool) {
 		a.do(c.word, c.args...)
 		return "", true
 	}
-	a.fail(fmt.Errorf("%s", a.words.say("no kind or command %q; Ctrl-A lists them", c.word)))
+	a.fail(unknownKind(a.words, c.word))
 	return "", false
+}
+
+func unknownKind(w words, word string) error {
+	return errors.New(w.say("no kind or command %q; Ctrl-A lists them", word))
+}
+
+// look turns to the namespaces that a command names.
+func (a *app) look(c command) {
+	if c.all {
+		a.namespace = ""
+	} else if c.namespace != "" {
+		a.namespace = c.namespace
+	}
 }
 
 // showKind opens the live table of a kind.
@@ -117,10 +139,8 @@ func (a *app) showKind(k kind, c command) (place string, ok bool) {
 		a.fail(fmt.Errorf("-l %s: %w", c.labels, err))
 		return "", false
 	}
-	if c.all {
-		a.namespace = ""
-	} else if c.namespace != "" && k.namespaced {
-		a.namespace = c.namespace
+	if k.namespaced || c.all {
+		a.look(c)
 	}
 	t := newTable(a, k)
 	t.selector = c.labels
@@ -134,6 +154,9 @@ func (a *app) showKind(k kind, c command) (place string, ok bool) {
 // command is what brings a table back as it is.
 func (t *tablePane) command() string {
 	line := t.kind.scope()
+	if t.mixed == "xray" {
+		line = "xray " + line
+	}
 	if t.kind.namespaced {
 		line += " " + cmp.Or(t.in(), "all")
 	}

@@ -172,7 +172,7 @@ func (g *grid) place(w int) []placed {
 		if i < pinned && need > w { // leave room for the others
 			width = min(width, max(w*2/5, 12))
 		}
-		if at >= w {
+		if at >= w || w-at < min(width, 4) { // nothing of it could be read
 			break
 		}
 		width = min(width, w-at)

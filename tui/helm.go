@@ -69,7 +69,7 @@ func (a *app) newReleaseTable(namespaces, name string) *tablePane {
 	})
 	if name != "" {
 		t.parent = &origin{name: name}
-		t.model.want.sortBy, t.model.want.descending = "revision", true
+		t.rows.want.sortBy, t.rows.want.descending = "revision", true
 	}
 	t.opens = func(string) { a.do("release-manifest") }
 	return t

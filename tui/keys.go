@@ -9,7 +9,7 @@ import (
 
 // binding gives an action a key in a scope. Scopes: a kind ("pods"), "workload",
 // "objects" (what has rows of API objects), "table", "text", "log", "global". A pane lists its scopes, the most specific
-// first; within one pane a key means one thing, which a test holds.
+// first; within one pane a key means one thing, which a test holds. Only those of the tree cover others.
 type binding struct {
 	scope, key, action string
 }
@@ -41,6 +41,10 @@ func bindings() []binding {
 		{"objects", "n", "copy-namespace"}, {"objects", "y", "yaml"}, {"objects", "d", "describe"}, {"objects", "e", "edit"},
 		{"objects", "v", "show-events"}, {"objects", "ctrl-d", "delete"}, {"objects", "J", "owner"},
 		{"objects", "W", "why"}, {"objects", "T", "journey"},
+
+		{"measured", "C", "sort-cpu"}, {"measured", "Z", "sort-memory"}, {"usage", "b", "usage-by"},
+		{"xray", "space", "fold"}, {"xray", "x", "fold-all"}, // before those of the line's kind
+		{"workloads", "K", "sort-kind"}, {"workloads", "R", "sort-ready"},
 
 		{"plain", "c", "copy-name"}, // every table but the nodes', where k9s has cordon
 

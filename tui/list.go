@@ -9,7 +9,8 @@ import (
 )
 
 // newList is a table of what is no object of the cluster. It is loaded when it is
-// opened, and again after a while if that is not zero.
+// opened, and again after a while if that is not zero. Columns of numbers begin
+// with ">".
 func (a *app) newList(plural string, columns []string, again time.Duration, load func(context.Context) ([]api.Row, error)) *tablePane {
 	t := newTable(a, kind{plural: plural, singular: strings.TrimSuffix(plural, "s")})
 	t.own = true
@@ -17,7 +18,11 @@ func (a *app) newList(plural string, columns []string, again time.Duration, load
 		ctx, stop := context.WithCancel(a.ctx)
 		head := api.Tell{Type: "columns"}
 		for _, c := range columns {
-			head.Columns = append(head.Columns, api.RowColumn{Name: c, Type: "string"})
+			column := api.RowColumn{Name: c, Type: "string"}
+			if name, number := strings.CutPrefix(c, ">"); number {
+				column = api.RowColumn{Name: name, Type: "number"}
+			}
+			head.Columns = append(head.Columns, column)
 		}
 		tell(head)
 		a.work.Go(func() {

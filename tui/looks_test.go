@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
+	"orrery.dev/api"
 	"orrery.dev/client"
 )
 
@@ -19,6 +20,7 @@ type look struct {
 	command string
 	keys    []any
 	then    func(*app) // what keys can't do
+	usage   bool       // the server tells what is used
 	await   []string
 }
 
@@ -30,6 +32,11 @@ func looks() []look {
 		{name: "pods_wide", keys: []any{tcell.KeyCtrlW}, await: []string{"node-4"}},
 		{name: "pods_filter", keys: []any{"/", "web"}, await: []string{"/web"}},
 		{name: "pods_marked", keys: []any{"G", "k", " ", " "}, await: []string{"web-7d4b9c-mw4tj"}},
+		{name: "pods_usage", usage: true, keys: []any{"C"}, await: []string{"%CPU/R", "1.2"}},
+		{name: "nodes_usage", command: "nodes", usage: true, await: []string{"%CPU/A", "95%"}},
+		{name: "usage", command: "usage", usage: true, await: []string{"147%", "no route"}},
+		{name: "workload", command: "wk", await: []string{"search", "log-shipper", "backup-29400120"}},
+		{name: "xray", command: "xray deployments shop", keys: []any{"jj"}, await: []string{"migrate", "ServiceAccount", "proxy", "90d"}},
 		{name: "containers", keys: on(tcell.KeyEnter), await: []string{"migrate", "CrashLoopBackOff"}},
 		{name: "describe", keys: on("d"), await: []string{"Service Account:  cart"}},
 		{name: "yaml", keys: on("y"), await: []string{"kind: Pod"}},
@@ -74,7 +81,11 @@ func looks() []look {
 func (l look) at(t *testing.T, cfg Config, w, h, colours int) *show {
 	t.Helper()
 	cfg.Command = l.command
-	s := makeShow(t, cfg, shop(troubled(t)))
+	s := makeShow(t, cfg, shop(troubled(t)), func(a *app) {
+		if l.usage {
+			telling(func() (*api.Usage, error) { return measuredShop(), nil })(a)
+		}
+	})
 	s.colours = colours
 	s.run(w, h)
 	s.await("v1.37.2", "ada")
@@ -101,8 +112,8 @@ func TestLooks(t *testing.T) {
 		{of: "no-colour", config: Config{NoColor: true}, only: []string{"pods_marked", "logs", "delete"}},
 		{of: "16-colours", colours: 16, only: []string{"pods_marked", "logs", "pulse"}},
 		{of: "8-colours-light", config: Config{Theme: "light"}, colours: 8, only: []string{"pods_marked"}},
-		{of: "ascii", config: Config{ASCII: true}, only: []string{"pods_marked", "journey", "why", "map", "map_etcd", "map_node", "pulse", "delete", "rights"}},
-		{of: "zh-TW", config: Config{Language: "zh_TW"}, only: []string{"pods", "containers", "why", "journey", "map", "map_etcd", "pulse", "help", "drain", "empty", "rights"}},
+		{of: "ascii", config: Config{ASCII: true}, only: []string{"pods_marked", "xray", "journey", "why", "map", "map_etcd", "map_node", "pulse", "delete", "rights"}},
+		{of: "zh-TW", config: Config{Language: "zh_TW"}, only: []string{"pods", "containers", "xray", "workload", "why", "journey", "map", "map_etcd", "pulse", "help", "drain", "empty", "rights"}},
 	} {
 		for _, l := range looks() {
 			if c.only == nil || slices.Contains(c.only, l.name) {

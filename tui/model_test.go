@@ -266,8 +266,9 @@ func TestKeysDoNotClash(t *testing.T) {
 	panes := [][]string{{"yaml", "text"}, {"why", "text"}, {"text"}, {"log"}, {"pulse"}, {"map"}, {"editor"}, {"review", "text"}, {"conflicts"}}
 	for _, k := range append(firstKinds(), kind{plural: "containers"}, kind{plural: "secrets"}, kind{plural: "configmaps"}, kind{plural: "persistentvolumeclaims"}, kind{plural: "cronjobs", group: "batch"},
 		kind{plural: "statefulsets", group: "apps"}, kind{plural: "daemonsets", group: "apps"}, kind{plural: "replicasets", group: "apps"}) {
-		panes = append(panes, newTable(a, k).scopes())
+		panes = append(panes, newTable(a, k).scopes(), append([]string{"workloads"}, scopesOf(k.scope(), true)...))
 	}
+	panes = append(panes, scopesOf("usage", false))
 	for _, scopes := range panes {
 		seen := map[string]string{}
 		for _, scope := range keyScopes(scopes) {

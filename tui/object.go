@@ -88,7 +88,11 @@ func (a *app) enter(c call) {
 		c.table.opens(t.name)
 		return
 	}
-	switch c.table.kind.scope() {
+	if c.table.enters != nil {
+		c.table.enters(t)
+		return
+	}
+	switch t.scope() {
 	case "namespaces":
 		a.namespace = t.name
 		a.execute("pods")

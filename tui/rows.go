@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type rows struct {
 
 	mu       sync.Mutex // protects the fields below
 	columns  []api.RowColumn
+	beside   beside // columns of our own, behind those
 	byUID    map[string]*api.Row
 	loading  bool // nothing has come yet
 	live     bool
@@ -34,6 +36,12 @@ type rows struct {
 	last    *snapshot
 	order   []string             // UIDs as sorted last: nearly sorted is quick to sort
 	touched map[string]time.Time // when a row changed last, for the mark
+}
+
+// beside are columns that the console adds to those of the server.
+type beside struct {
+	columns []api.RowColumn
+	cells   func(*api.Row) []string
 }
 
 // view is how the user wants to see the rows.
@@ -149,11 +157,44 @@ func (m *rows) wanted() view {
 	return m.want
 }
 
-// columnNames of what the last snapshot shows.
-func (m *rows) allColumns() []api.RowColumn {
+// contents is what a table was told, without what the user wants of it.
+type contents struct {
+	columns  []api.RowColumn
+	rows     []*api.Row
+	loading  bool
+	live     bool
+	revision string
+	fault    *api.Error
+}
+
+func (m *rows) told() contents {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.columns)
+	return contents{m.columns, slices.Collect(maps.Values(m.byUID)), m.loading, m.live, m.revision, m.fault}
+}
+
+// stamp changes with whatever it was told.
+func (m *rows) stamp() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strconv.Itoa(m.version)
+}
+
+// add shows columns beside the server's, or what is in them now.
+func (m *rows) add(b beside) {
+	m.mu.Lock()
+	m.beside = b
+	m.version++
+	m.mu.Unlock()
+	m.changed()
+}
+
+// allColumns are the server's and those beside them.
+func (m *rows) allColumns() []api.RowColumn {
+	if len(m.columns) == 0 { // not told yet
+		return nil
+	}
+	return slices.Concat(m.columns, m.beside.columns)
 }
 
 // snapshot makes what a frame at now shows, or returns the last if it still
@@ -171,7 +212,7 @@ func (m *rows) snapshot(now time.Time) *snapshot {
 	}
 	s := &snapshot{version: m.version, minute: now.Unix(), total: len(m.byUID), live: m.live, loading: m.loading,
 		revision: m.revision, fault: m.fault, counts: map[api.State]int{}}
-	f, err := parseFilter(m.want.filter, m.columns)
+	f, err := parseFilter(m.want.filter, m.allColumns())
 	s.filterOK = err
 	if err != nil { // keep showing by the last good one while a new one is typed
 		f = m.filter
@@ -186,17 +227,21 @@ func (m *rows) snapshot(now time.Time) *snapshot {
 
 func (m *rows) collect(s *snapshot, f filter, now time.Time) {
 	s.rows = make([]gridRow, 0, len(m.byUID))
-	texts := make([]string, len(m.columns))
+	columns := m.allColumns()
+	texts := make([]string, len(columns))
 	for _, r := range m.inOrder() {
 		s.counts[r.State]++
 		if m.want.faultsOnly && (r.State == api.StateOK || r.State == api.StateDone) {
 			continue
 		}
-		for i := range texts {
+		for i := range m.columns {
 			texts[i] = cellText(m.columns[i], r, i, now)
 			if failed, all, ok := strings.Cut(r.Failed, "/"); ok && m.columns[i].Name == "Status" {
 				texts[i] += " (" + m.words.say("%s of %s containers failed", failed, all) + ")"
 			}
+		}
+		if len(texts) > len(m.columns) {
+			copy(texts[len(m.columns):], m.beside.cells(r))
 		}
 		if f.keep != nil && !f.keep(r, texts) {
 			continue
@@ -206,7 +251,7 @@ func (m *rows) collect(s *snapshot, f filter, now time.Time) {
 		if m.want.namespaces {
 			row.cells = append(row.cells, r.Namespace)
 		}
-		for i, c := range m.columns {
+		for i, c := range columns {
 			if c.Priority == 0 || m.want.wide {
 				row.cells = append(row.cells, texts[i])
 			}
@@ -243,7 +288,7 @@ func (m *rows) layout(s *snapshot) {
 	if m.want.namespaces {
 		s.columns = append(s.columns, gridColumn{name: "NAMESPACE"})
 	}
-	for _, c := range m.columns {
+	for _, c := range m.allColumns() {
 		if c.Priority == 0 || m.want.wide {
 			s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number"})
 		}

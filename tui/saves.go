@@ -141,7 +141,7 @@ func (a *app) newSaves() *tablePane {
 		return fileRows(folder, func(fs.FileInfo) api.State { return "" })
 	})
 	t.parent = &origin{name: folder}
-	t.model.want.sortBy, t.model.want.descending = "saved", true
+	t.rows.want.sortBy, t.rows.want.descending = "saved", true
 	t.opens = a.showSave
 	return t
 }

@@ -52,7 +52,7 @@ func (f *fakeFeed) Open(v api.View, tell func(api.Tell)) func() {
 	tells, told := f.tables[v.Resource]
 	f.mu.Unlock()
 	for _, m := range tells {
-		if m.Type == "object" == (v.Name != "") {
+		if m.Type == "object" == (v.Name != "") && (v.Name == "" || strings.Contains(string(m.Object), `"`+v.Name+`"`)) {
 			tell(m)
 		}
 	}

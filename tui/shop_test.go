@@ -116,6 +116,16 @@ func shopTables() map[string][]api.Tell {
 		shopRow(api.StateOK, 90*day, "data", "orders-db-0", "1/1", "Running", 0.0, "AGE", "10.244.3.2", "node-3"),
 		shopRow(api.StateDone, 8*time.Hour, "data", "backup-29400120-fp6nd", "0/1", "Completed", 0.0, "AGE", "10.244.3.77", "node-3"),
 		shopRow(api.StateUnknown, 31*day, "kube-system", "coredns-6d5f7-bb8wz", "1/1", "Unknown", 2.0, "AGE", "10.244.4.2", "node-4"))
+	for i, owner := range []string{"ReplicaSet/web-7d4b9c", "ReplicaSet/web-7d4b9c", "ReplicaSet/web-7d4b9c", "ReplicaSet/cart-5f6c8d", "StatefulSet/search", "ReplicaSet/mail-6b77f", "StatefulSet/orders-db",
+		"Job/backup-29400120", ""} {
+		pods[1].Rows[i].Owner = owner
+	}
+	sets := table("Name Desired:integer Current:integer Ready:integer Age:age",
+		shopRow(api.StateProgressing, 12*day, "shop", "web-7d4b9c", 3.0, 3.0, 2.0, "AGE"), shopRow(api.StateProgressing, 12*day, "shop", "cart-5f6c8d", 1.0, 1.0, 0.0, "AGE"),
+		shopRow(api.StateOK, 90*day, "shop", "mail-6b77f", 1.0, 1.0, 1.0, "AGE"), shopRow(api.StateOK, 40*day, "shop", "mail-59d8c", 0.0, 0.0, 0.0, "AGE"))
+	for i, owner := range []string{"web", "cart", "mail", "mail"} {
+		sets[1].Rows[i].Owner = "Deployment/" + owner
+	}
 	pods = append(pods, api.Tell{Type: "object", Revision: "48213", Live: true, Object: []byte(shopPod)})
 	return map[string][]api.Tell{
 		"pods": pods,
@@ -132,6 +142,12 @@ func shopTables() map[string][]api.Tell {
 		"daemonsets":             table("Name Desired:integer Ready:integer Age:age", shopRow(api.StateWarning, 120*day, "kube-system", "log-shipper", 4.0, 3.0, "AGE")),
 		"jobs":                   table("Name Status Completions Age:age", shopRow(api.StateDone, 8*time.Hour, "data", "backup-29400120", "Complete", "1/1", "AGE")),
 		"persistentvolumeclaims": table("Name Status Capacity Age:age", shopRow(api.StateOK, 90*day, "data", "data-orders-db-0", "Bound", "20Gi", "AGE")),
+		"replicasets":            sets,
+		"replicationcontrollers": table("Name Desired:integer Current:integer Ready:integer Age:age"),
+		"cronjobs":               table("Name Schedule Suspend Active:integer Age:age", shopRow(api.StateOK, 120*day, "data", "backup", "0 2 * * *", "False", 0.0, "AGE")),
+		"serviceaccounts":        table("Name Age:age", shopRow(api.StateOK, 90*day, "shop", "cart", "AGE")),
+		"configmaps":             table("Name Data:integer Age:age"),
+		"secrets":                table("Name Type Data:integer Age:age"),
 		"events":                 table("Last_Seen:age Type Reason Object Message"),
 		"services": {{Type: "error", Error: &api.Error{Code: 403,
 			Message: `services is forbidden: User "ada" cannot list resource "services" in API group "" at the cluster scope`}}},

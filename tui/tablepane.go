@@ -16,7 +16,8 @@ type tablePane struct {
 	*grid
 	app      *app
 	kind     kind
-	model    *rows
+	model    model
+	rows     *rows   // the model, if it is one of rows
 	selector string  // labels
 	fields   string  // field selector
 	parent   *origin // whose rows these are, if not all
@@ -29,6 +30,22 @@ type tablePane struct {
 	// below it.
 	name    string
 	remarks []string
+	enters  func(target) // the same, where rows are of several kinds
+	// stands says what a row stands for, if not for an object of the table's kind.
+	stands func(*gridRow) target
+	// mixed is the scope of a table whose rows are of several kinds, and the command
+	// that opens it.
+	mixed  string
+	remark string // on the border: what is missing, and why
+	frame  func() // follows each look at the model
+	byNode bool   // of usage
+}
+
+// model decides what a table shows.
+type model interface {
+	snapshot(now time.Time) *snapshot
+	show(change func(*view))
+	wanted() view
 }
 
 // origin says which object a table was opened from, and in which namespace its
@@ -37,10 +54,10 @@ type origin struct{ name, namespace string }
 
 func newTable(a *app, k kind) *tablePane {
 	t := &tablePane{grid: newGrid(a.theme), app: a, kind: k}
-	t.model = newRows(a.dirty)
-	t.model.words = a.words
+	t.rows = newRows(a.dirty)
+	t.rows.words, t.model = a.words, t.rows
 	if k.plural == "events" { // the newest is what one looks for
-		t.model.want.sortBy = "last seen"
+		t.rows.want.sortBy = "last seen"
 	}
 	t.SetBorder(true).SetBorderStyle(a.theme.border)
 	return t
@@ -58,43 +75,73 @@ func (t *tablePane) in() string {
 }
 
 func (t *tablePane) crumb() string {
-	if t.parent != nil {
+	switch {
+	case t.parent != nil:
 		return t.kind.plural + " ‹" + t.parent.name + "›"
+	case t.mixed == "xray":
+		return "xray " + t.kind.plural
 	}
 	return cmp.Or(t.name, t.kind.plural)
 }
 
 func (t *tablePane) scopes() []string {
-	out := []string{t.kind.scope()}
-	switch t.kind.scope() {
+	if t.mixed == "" {
+		return scopesOf(t.kind.scope(), !t.own)
+	}
+	var of target
+	if r := t.current(); r != nil {
+		of = t.stands(r)
+	}
+	return t.scopesFor(of)
+}
+
+// scopesFor are those of one object in a table of several kinds.
+func (t *tablePane) scopesFor(of target) []string {
+	return append([]string{t.mixed}, scopesOf(of.scope(), of.name != "")...)
+}
+
+// scopesOf are where the keys of a row are looked up, by what it stands for.
+func scopesOf(scope string, object bool) []string {
+	out := []string{scope}
+	switch scope {
 	case "deployments.apps", "statefulsets.apps":
 		out = append(out, "workload", "scalable")
 	case "daemonsets.apps":
 		out = append(out, "workload")
 	case "replicasets.apps", "replicationcontrollers":
 		out = append(out, "scalable")
+	case "pods", "nodes", "usage":
+		out = append(out, "measured")
 	}
-	if t.kind.scope() != "nodes" {
+	if scope != "nodes" {
 		out = append(out, "plain")
 	}
-	if !t.own {
+	if object {
 		out = append(out, "objects")
 	}
 	return append(out, "table")
 }
 
 func (t *tablePane) open() {
+	v := t.viewOf(t.kind)
+	v.LabelSelector, v.FieldSelector = t.selector, t.fields
+	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && len(v.Namespaces) != 1 })
 	if t.source != nil {
-		t.stop = t.source(t.model.tell)
+		t.stop = t.source(t.rows.tell)
 		return
 	}
-	in := t.in()
-	v := api.View{Group: t.kind.group, Version: t.kind.version, Resource: t.kind.plural, LabelSelector: t.selector, FieldSelector: t.fields}
-	if in != "" {
+	measure := t.measure()
+	stop := t.app.feed.Open(v, t.rows.tell)
+	t.stop = func() { stop(); measure() }
+}
+
+// viewOf is the view of a kind where the table looks.
+func (t *tablePane) viewOf(k kind) api.View {
+	v := api.View{Group: k.group, Version: k.version, Resource: k.plural}
+	if in := t.in(); in != "" {
 		v.Namespaces = strings.Split(in, ",")
 	}
-	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && len(v.Namespaces) != 1 })
-	t.stop = t.app.feed.Open(v, t.model.tell)
+	return v
 }
 
 func (t *tablePane) close() {
@@ -130,6 +177,9 @@ func (t *tablePane) refresh(now time.Time) {
 	case len(s.rows) == 0:
 		t.empty = say("there are none")
 	}
+	if t.frame != nil {
+		t.frame()
+	}
 }
 
 // Draw implements tview.Primitive: the grid, with a title on its border.
@@ -143,7 +193,10 @@ func (t *tablePane) Draw(s tcell.Screen) {
 		c.line(line...)
 	}
 	drawTitle(s, t.Box, t.theme, t.title())
-	t.tally(s)
+	if at := t.tally(s); t.remark != "" {
+		x, y, _, h := t.GetRect()
+		drawText(s, x+2, y+h-1, at-x-3, " "+glyphOf(api.StateWarning)+" "+t.remark+" ", t.theme.state(api.StateWarning))
+	}
 }
 
 func (t *tablePane) title() string {
@@ -152,6 +205,9 @@ func (t *tablePane) title() string {
 		in = t.app.words.say("all")
 	}
 	name := cmp.Or(t.name, t.kind.plural)
+	if t.mixed == "xray" {
+		name = "xray " + name
+	}
 	if t.kind.namespaced {
 		name += "(" + in + ")"
 	}
@@ -195,19 +251,21 @@ func (t *tablePane) below() (out [][]span) {
 }
 
 // tally shows at the right of the bottom border how many rows are in which
-// state that needs a look.
-func (t *tablePane) tally(s tcell.Screen) {
+// state that needs a look, and says where that begins.
+func (t *tablePane) tally(s tcell.Screen) int {
 	x, y, w, h := t.GetRect()
 	at := x + w - 2
 	for _, state := range []api.State{api.StateError, api.StateWarning, api.StateProgressing, api.StateTerminating, api.StateUnknown} {
 		if n := t.snap.counts[state]; n > 0 {
 			text := fmt.Sprintf(" %s %d ", glyphOf(state), n)
-			if at -= textWidth(text); at <= x {
-				return
+			if at-textWidth(text) <= x {
+				break
 			}
+			at -= textWidth(text)
 			drawText(s, at, y+h-1, textWidth(text), text, t.theme.state(state))
 		}
 	}
+	return at
 }
 
 // setFilter restricts the rows shown.

@@ -164,21 +164,22 @@ func (a *app) showHelp() {
 	table, _ := p.(*tablePane)
 	if table != nil {
 		if r := table.current(); r != nil {
-			on = &target{kind: table.kind, namespace: r.row.Namespace, name: r.row.Name}
+			of := a.targetOf(table, r)
+			on = &of
 		}
 	}
-	scopes, home := keyScopes(p.scopes()), a.home()
+	scopes, crumb, home := keyScopes(p.scopes()), p.crumb(), a.home()
 	help := newText(a, a.words.say("help"), func(ctx context.Context) ([]string, error) {
-		return a.helpLines(ctx, p, scopes, on, home), nil
+		return a.helpLines(ctx, crumb, scopes, on, home), nil
 	})
 	a.push(help)
 }
 
-func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target, home string) []string {
+func (a *app) helpLines(ctx context.Context, crumb string, scopes []string, on *target, home string) []string {
 	keys := map[string][]string{}
 	for _, scope := range scopes {
 		for _, b := range a.bindings {
-			if b.scope == scope {
+			if name, _ := lookup(a.bindings, scopes, b.key); b.scope == scope && name == b.action {
 				keys[b.action] = append(keys[b.action], keyLabel(b.key))
 			}
 		}
@@ -189,7 +190,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 			continue // one stands for all nine
 		}
 		line := fmt.Sprintf("  %-20s %-18s   %s", strings.Join(keys[act.name], ", "), ":"+act.name, a.words.say(act.help))
-		why := a.refuses(act, p)
+		why := a.refuses(act, scopes, crumb)
 		if why == "" && act.verb != "" && on != nil {
 			why = a.rights.refusal(ctx, a.cluster, act, *on, home)
 		}
@@ -202,7 +203,7 @@ func (a *app) helpLines(ctx context.Context, p pane, scopes []string, on *target
 			others = append(others, line+"   ✗ "+why)
 		}
 	}
-	head := []string{"", "  " + a.words.say("Keys and commands of %s", p.crumb()), ""}
+	head := []string{"", "  " + a.words.say("Keys and commands of %s", crumb), ""}
 	views := []string{"", "  " + a.words.say("Views"), ""}
 	for _, s := range scenes() {
 		views = append(views, fmt.Sprintf("  %-39s   %s", ":"+strings.Join(s.words, ", :"), a.words.say(s.help)))

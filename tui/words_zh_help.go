@@ -107,5 +107,16 @@ func chineseHelp() map[string]string {
 		"work in this namespace, or in the marked ones":                "使用此命名空間，或標記的命名空間",
 		"wrap long lines":                                              "長行換行",
 		"another theme: dark, light, high-contrast, deuteranopia":      "更換佈景主題：dark、light、high-contrast、deuteranopia",
+		"fold": "收合", "fold all": "全部收合", "nodes, namespaces": "節點／命名空間",
+		"fold or unfold what is below":                        "收合或展開其下的項目",
+		"fold or unfold the whole tree":                       "收合或展開整棵樹",
+		"sort by CPU in use, the most first":                  "依 CPU 用量排序，最多的在前",
+		"sort by memory in use, the most first":               "依記憶體用量排序，最多的在前",
+		"sort by kind":                                        "依種類排序",
+		"sort by what is ready":                               "依就緒數排序",
+		"usage by node, or by namespace":                      "依節點或依命名空間的用量",
+		"all that runs: workloads of every kind in one table": "所有執行中的項目：各種工作負載合為一張表",
+		"what namespaces use, against requests and limits; nodes with :usage nodes, pods with :usage pods": "各命名空間的用量，對照 requests 與 limits；:usage nodes 看節點，:usage pods 看 Pod",
+		"the tree of a kind: owners, what they own, containers, and what pods use; :xray deployments shop": "某種類的樹狀圖：擁有者、其所擁有的物件、容器，以及 Pod 所使用的物件；:xray deployments shop",
 	}
 }
