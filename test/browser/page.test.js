@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
-import { base, grid, kube, launch, rowNamed, tall, unique, until, using, visit } from './browser.js'
+import { base, grid, kube, launch, live, rowNamed, tall, unique, until, using, visit } from './browser.js'
 
 let browser
 after(() => browser?.close())
