@@ -373,13 +373,23 @@ func inNamespace(r api.RightsRule) bool { return r.Namespace != "" && r.Binding 
 // unlisted are what rules name and cannot be listed: subresources, reviews, what other
 // servers serve. Of a group of which nothing is known, "*" stands for all.
 func unlisted(rules []api.RightsRule, kinds []Kind) (more []Kind) {
+	known := func(all []Kind, group, resource string) bool {
+		return slices.ContainsFunc(all, func(k Kind) bool {
+			return (k.Group == group || group == "*") && (k.Resource == resource || resource == "*")
+		})
+	}
 	for _, r := range rules {
-		for _, group := range r.APIGroups {
-			for _, resource := range r.Resources {
-				same := func(k Kind) bool {
-					return (k.Group == group || group == "*") && (k.Resource == resource || resource == "*")
-				}
-				if !slices.ContainsFunc(kinds, same) && !slices.ContainsFunc(more, same) {
+		for _, resource := range r.Resources {
+			of, _, sub := strings.Cut(resource, "/")
+			// What one of the groups has, the others have not.
+			groups := slices.DeleteFunc(slices.Clone(r.APIGroups), func(g string) bool { return !known(kinds, g, of) })
+			if len(groups) == 0 {
+				groups = r.APIGroups
+			} else if !sub {
+				continue
+			}
+			for _, group := range groups {
+				if !known(more, group, resource) {
 					more = append(more, Kind{GroupVersionResource: schema.GroupVersionResource{Group: group, Resource: resource}, Namespaced: within(kinds, group, resource)})
 				}
 			}

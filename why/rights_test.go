@@ -153,19 +153,13 @@ func TestRights(t *testing.T) {
 		remarks             string
 	}{
 		{name: "a user in a namespace", of: "u:jane", namespace: "shop", want: `
-deployments: get list watch (viewers)
 pods: get list watch (viewers)
 pods/log: get list watch (viewers)
-deployments.apps: get list watch (viewers)
-pods.apps: get list watch (viewers)
-pods/log.apps: get list watch (viewers)`, remarks: "groupsUnknown"},
+deployments.apps: get list watch (viewers)`, remarks: "groupsUnknown"},
 		{name: "a user in no namespace", of: "u:jane", want: `
-deployments: some get list watch (viewers)
 pods: some get list watch (viewers)
 pods/log: some get list watch (viewers)
-deployments.apps: some get list watch (viewers)
-pods.apps: some get list watch (viewers)
-pods/log.apps: some get list watch (viewers)`, remarks: "groupsUnknown"},
+deployments.apps: some get list watch (viewers)`, remarks: "groupsUnknown"},
 		{name: "an account that is named as a user", of: "s:shop:old", namespace: "shop", want: `
 secrets: some get (key)
 */scale.*: update (key)`},
@@ -176,12 +170,9 @@ nodes: list (scrape)
 		{name: "a node", of: "u:system:node:n1", want: `
 secrets: some get ()`, remarks: "groupsUnknown nodesPass"},
 		{name: "oneself", me: "jane", groups: []string{"system:authenticated", "webhook"}, namespace: "shop", want: `
-deployments: get list watch (viewers)
 pods: get list watch delete (viewers )
 pods/log: get list watch (viewers)
 deployments.apps: get list watch (viewers)
-pods.apps: get list watch (viewers)
-pods/log.apps: get list watch (viewers)
 /version: get ()`, remarks: "othersMayDecide"},
 		{name: "oneself, without reading roles", me: "jane", groups: []string{"system:authenticated"}, namespace: "shop", denied: []string{"clusterroles"}, want: `
 pods: get delete ()
