@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdamore/tcell/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -324,12 +325,18 @@ func (c *conflictPane) refresh(time.Time) {}
 func (c *conflictPane) edits() *editing   { return c.of }
 func (c *conflictPane) leave()            { c.of.cancel() }
 
+// Draw implements tview.Primitive.
+func (c *conflictPane) Draw(s tcell.Screen) {
+	c.pager.Draw(s)
+	drawTitle(s, c.Box, c.theme, c.crumb())
+}
+
 // save goes on to the review, once all is settled.
 func (c *conflictPane) save() {
 	for i, conflict := range c.list {
 		if c.of.choices[conflict.Path] == "" {
 			c.move(i - c.at)
-			c.of.app.note("%s", c.of.app.words.say("choose for each field: m is yours, t is theirs"))
+			c.of.app.note("%s", c.of.app.words.say("choose for each field: m is yours, t is theirs; Enter goes on"))
 			return
 		}
 	}
@@ -358,7 +365,7 @@ const mostOfValue = 8 // lines
 // show lays the conflicts out, with the one that is chosen for in view.
 func (c *conflictPane) show() {
 	w := c.of.app.words
-	out := []string{w.say("Somebody else changed these fields, too. Choose, and save again."), ""}
+	out := []string{w.say("Somebody else changed these fields, too."), w.say("choose for each field: m is yours, t is theirs; Enter goes on"), ""}
 	var first, last int
 	for i, conflict := range c.list {
 		mark := " "
