@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/remotecommand"
 )
 
 const (
@@ -21,13 +23,15 @@ const (
 	nodeShellPoll  = 500 * time.Millisecond
 )
 
-// nodeShellHold is what the container runs: it ends with the last program that
-// has the pipe open, which are the shell and what that started. So a shell whose
-// console was killed does not leave its container behind.
-var nodeShellHold = [...]string{"sh", "-c", "mkfifo /tmp/shell && exec cat /tmp/shell"}
-
-// nodeShellCommand is a shell that has the pipe open.
-var nodeShellCommand = [...]string{"sh", "-c", "test -p /tmp/shell || sleep 1; exec 9>/tmp/shell; export TERM=xterm-256color; cd /host 2>/dev/null; if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"}
+// nodeShellMain is what the container runs: it ends when nobody has the pipe open
+// any more. A shell at a terminal would keep it open after its console was killed,
+// as nobody tells it; nodeShellHold, whose input comes from the console, ends with
+// that.
+var (
+	nodeShellMain    = [...]string{"sh", "-c", "mkfifo /tmp/shell && exec cat /tmp/shell"}
+	nodeShellHold    = [...]string{"sh", "-c", "test -p /tmp/shell || sleep 1; exec 9>/tmp/shell; exec cat"}
+	nodeShellCommand = [...]string{"sh", "-c", "export TERM=xterm-256color; cd /host 2>/dev/null; if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"}
+)
 
 func nodeShellActions() []action {
 	return []action{{name: "node-shell", hint: "shell", help: "a shell on the node: in a privileged pod that is removed afterwards; asks first", on: []string{"nodes"},
@@ -60,12 +64,13 @@ func (a *app) startNodeShell(node, namespace, image string) {
 		defer stop()
 		job, pod, err := c.nodeShell(ctx, node, namespace, image, func(text string) { p.lines.add(a.words.say(text)) })
 		if err == nil {
+			of := target{namespace: namespace, name: pod}
+			a.work.Go(func() { c.holdNodeShell(ctx, of) })
 			over := make(chan struct{})
 			a.post(func() {
 				defer close(over)
 				if a.top() == pane(p) {
-					a.terminal(target{kind: a.kinds.byPlural("pods"), namespace: namespace, name: pod}, "exec",
-						&corev1.PodExecOptions{Container: "shell", Command: nodeShellCommand[:], Stdin: true, Stdout: true, TTY: true})
+					a.terminal(of, "exec", &corev1.PodExecOptions{Container: "shell", Command: nodeShellCommand[:], Stdin: true, Stdout: true, TTY: true})
 					a.back()
 				}
 			})
@@ -128,6 +133,17 @@ func (c *cluster) nodeShell(ctx context.Context, node, namespace, image string, 
 	}
 }
 
+// holdNodeShell keeps the container until ctx ends, or the connection.
+func (c *cluster) holdNodeShell(ctx context.Context, of target) {
+	executor, err := c.exec(of, "exec", &corev1.PodExecOptions{Container: "shell", Command: nodeShellHold[:], Stdin: true, Stdout: true})
+	if err != nil {
+		return // which the shell tells
+	}
+	in, end := io.Pipe()
+	defer context.AfterFunc(ctx, func() { end.Close() })()
+	_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: io.Discard})
+}
+
 // nodeShellState is what the pod of a Job waits for; Running if for nothing.
 func (c *cluster) nodeShellState(ctx context.Context, job *batchv1.Job) (name, state string, err error) {
 	pods, err := c.kube.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
@@ -169,7 +185,7 @@ func nodeShellJob(node, image string) *batchv1.Job {
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		TerminationGracePeriodSeconds: new(int64(1)),
 		Volumes:                       []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
-		Containers: []corev1.Container{{Name: "shell", Image: image, Command: nodeShellHold[:], SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		Containers: []corev1.Container{{Name: "shell", Image: image, Command: nodeShellMain[:], SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 			VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}}},
 	}
 	simulated := map[string]string{"simulate.orrery.dev/run-for": nodeShellLimit.String()} // where nodes are; those end the pods of Jobs soon

@@ -43,11 +43,12 @@ func (s *show) jobs() int {
 }
 
 func TestNodeShellAsksAndLeavesNothingBehind(t *testing.T) {
-	made, opened := make(chan *batchv1.Job, 1), make(chan target, 1)
+	made, opened, held := make(chan *batchv1.Job, 1), make(chan target, 1), make(chan string, 1)
 	s := newShow(t, Config{Command: "nodes", Namespace: "ops", NodeShellImage: "registry.example/tools:2"}, 120, 30, jobbing(t, made, corev1.PodStatus{Phase: corev1.PodRunning}), func(a *app) {
 		a.cluster.exec = func(of target, _ string, options any) (remotecommand.Executor, error) {
-			if command := strings.Join(options.(*corev1.PodExecOptions).Command, " "); !strings.Contains(command, nodeShellHold[2][len("mkfifo "):len("mkfifo /tmp/shell")]) {
-				t.Errorf("the shell does not hold the pipe: %s", command)
+			if o := options.(*corev1.PodExecOptions); !o.TTY {
+				held <- o.Command[2]
+				return here{[]string{"cat"}}, nil
 			}
 			opened <- of
 			return nil, errors.New("no terminal here")
@@ -66,6 +67,9 @@ func TestNodeShellAsksAndLeavesNothingBehind(t *testing.T) {
 	s.await("the pod of the shell is removed", "nodes[4]")
 	if n := s.jobs(); n != 0 {
 		t.Errorf("%d jobs are left", n)
+	}
+	if command := <-held; !strings.Contains(command, "9>/tmp/shell") {
+		t.Errorf("the console does not hold the pod: %s", command)
 	}
 	job := <-made
 	spec := job.Spec.Template.Spec
