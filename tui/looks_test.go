@@ -60,7 +60,7 @@ func looks() []look {
 		{name: "choose", then: func(a *app) { a.do("theme") }, await: []string{"deuteranopia"}},
 		{name: "aliases", command: "alias", await: []string{"deployments.apps"}},
 		{name: "editor", keys: on("e"), await: []string{"kind: Pod"}},
-		{name: "who_can", command: "can delete pods", await: []string{"RoleBinding/developers", "· "}},
+		{name: "who_can", command: "can delete pods", await: []string{"RoleBinding/developers", "system:masters may do it"}},
 		{name: "rights", command: "can s:shop:deployer", await: []string{"deployments.apps", "certificate"}},
 		{name: "rules", command: "can s:shop:deployer", keys: []any{"/", "secrets", tcell.KeyEnter, tcell.KeyEnter}, await: []string{"Role/certificate"}},
 		{name: "groups", command: "grp", await: []string{"system:masters"}},
