@@ -64,7 +64,12 @@ type Inside struct{ http.Handler }
 // RoundTrip implements http.RoundTripper.
 func (i Inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &insideAnswer{code: http.StatusOK, header: http.Header{}}
-	i.ServeHTTP(a, r)
+	asked := r
+	if r.Body == nil { // as a client may leave it, but no server
+		asked = r.Clone(r.Context())
+		asked.Body = http.NoBody
+	}
+	i.ServeHTTP(a, asked)
 	return &http.Response{StatusCode: a.code, Header: a.header, Body: io.NopCloser(&a.body), Request: r}, nil
 }
 

@@ -52,9 +52,13 @@ func Run(ctx context.Context, cfg Config, l net.Listener) error {
 	s := &server{Config: cfg, open: map[string]int{}}
 	s.ssh = &ssh.ServerConfig{PublicKeyCallback: s.admit, ServerVersion: "SSH-2.0-orrery"}
 	s.ssh.AddHostKey(cfg.HostKey)
+	sessions, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() {
+		_ = l.Close()
+		end(errors.New("the server of the consoles stops")) // which users are told
+	})()
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	starting := make(chan struct{}, handshakesMost)
 	for {
 		conn, err := l.Accept()
@@ -74,7 +78,7 @@ func Run(ctx context.Context, cfg Config, l net.Listener) error {
 		}
 		select {
 		case starting <- struct{}{}:
-			work.Go(func() { s.serve(ctx, conn, func() { <-starting }) })
+			work.Go(func() { s.serve(sessions, conn, func() { <-starting }) })
 		default:
 			_ = conn.Close()
 		}

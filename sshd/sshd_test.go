@@ -48,6 +48,7 @@ type served struct {
 	address string
 	program func(context.Context, *Session) error
 	said    *lockedBuffer
+	stop    func()
 }
 
 type lockedBuffer struct {
@@ -85,6 +86,7 @@ func serve(t *testing.T, lines string, changes ...func(*served)) *served {
 	}
 	s.address = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, Config{HostKey: newKey(t), Keys: keys, Log: log, Program: s.program}, l) }()
 	t.Cleanup(func() {
@@ -348,6 +350,21 @@ func TestKeysAreReadAgain(t *testing.T) {
 	}
 	if _, _, err := s.dial(bob); err == nil {
 		t.Error("bob is known without a file")
+	}
+}
+
+func TestWhoLooksIsToldThatTheServerStops(t *testing.T) {
+	ann := newKey(t)
+	s := serve(t, lineOf(`user="ann" `, ann))
+	client, _, err := s.dial(ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := s.open(client, "")
+	x.await(`ann [] xterm C.UTF-8 100x30 ""`)
+	s.stop()
+	if said := x.ends(1); said != "orrery: the server of the consoles stops\r\n" {
+		t.Errorf("ann is told %q", said)
 	}
 }
 
