@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -106,7 +105,7 @@ func newApp(cfg Config, c *cluster) *app {
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
 	a.actions = actionsByName()
-	a.rights = newRights()
+	a.rights = newRights(a.words)
 	a.settings, _ = readSettings(cfg.Settings) // what is wrong with it is told when it is changed
 	a.usage = &usage{}
 	return a
@@ -152,6 +151,7 @@ func (a *app) begin() {
 		}
 	})
 	a.work.Go(func() { a.discover(ctx) })
+	a.watchStops(ctx)
 	a.start()
 }
 
@@ -224,6 +224,7 @@ func (a *app) start() {
 	}
 	if !a.execute(line) {
 		a.execute("pods")
+		a.config.Command = line
 	}
 }
 
@@ -337,13 +338,14 @@ func (a *app) call(done string, request func(ctx context.Context) error) {
 				a.fail(err)
 				return
 			}
-			a.note("%s", done)
+			a.note(done)
 		}
 	})
 }
 
-// note and fail say something at the bottom of the screen for a while.
-func (a *app) note(text string, args ...any) { a.footer.say(false, fmt.Sprintf(text, args...)) }
+// note and fail say something at the bottom of the screen for a while; a note in
+// the user's language.
+func (a *app) note(text string, args ...any) { a.footer.say(false, a.words.say(text, args...)) }
 func (a *app) fail(err error)                { a.footer.say(true, err.Error()) }
 
 // discover learns what kinds there are, the user, the version and the
@@ -376,20 +378,22 @@ func (a *app) learn(f facts, ks kinds, err error) {
 	if err != nil && f.version == "" {
 		return
 	}
+	first := !a.facts.seen
 	a.facts = f
+	a.facts.seen = true
 	a.namespaces = f.namespaces
-	if pending := a.config.Command; pending != "" && len(a.stack) == 1 && !a.facts.seen {
+	if pending := a.config.Command; pending != "" && len(a.stack) == 1 && first {
 		a.retryCommand(pending)
 	}
-	if !a.facts.seen && f.confined && a.namespace == "" && len(f.namespaces) == 1 {
+	if first && f.confined && a.namespace == "" && len(f.namespaces) == 1 {
 		a.namespace = f.namespaces[0]
 		a.top().close()
 		a.top().open()
 	}
-	a.facts.seen = true
 }
 
-// retryCommand shows what the user began with, once its kind is known.
+// retryCommand shows what the user began with, or wanted too early, once its kind
+// is known.
 func (a *app) retryCommand(line string) {
 	a.config.Command = ""
 	t, ok := a.top().(*tablePane)

@@ -139,7 +139,7 @@ func (a *app) blastLines(b *api.Blast, err error) []string {
 
 func (a *app) deleteQuestion(c call, now bool, lost []string) {
 	k := c.on[0].kind
-	q := question{title: fmt.Sprintf("%s %d %s", a.words.say("Delete"), len(c.on), k.plural), text: append(names(c.on), ""), yes: "Delete"}
+	q := question{title: fmt.Sprintf("%s %d %s", a.words.say("Delete"), len(c.on), k.plural), text: append(a.names(c.on), ""), yes: "Delete"}
 	if len(c.on) == 1 {
 		q.title = fmt.Sprintf("%s %s", a.words.say("Delete"), k.singular)
 	}
@@ -154,7 +154,7 @@ func (a *app) deleteQuestion(c call, now bool, lost []string) {
 		}
 	}
 	if now {
-		q.text = append(q.text, "without waiting for them to end", "")
+		q.text = append(q.text, a.words.say("without waiting for them to end"), "")
 	}
 	on := c.on
 	q.do = func(string) {
@@ -214,7 +214,7 @@ func (a *app) askScale(c call) {
 				return
 			}
 			spec, _ := scale.Object["spec"].(fields)
-			a.question(question{title: a.words.say("scale"), text: append(names(c.on), ""), ask: "replicas", value: fmt.Sprint(orZero(spec["replicas"])), yes: "OK",
+			a.question(question{title: a.words.say("scale"), text: append(a.names(c.on), ""), ask: "replicas", value: fmt.Sprint(orZero(spec["replicas"])), yes: "OK",
 				do: func(typed string) { a.scale(c.on, typed) }})
 		}
 	})
@@ -230,7 +230,7 @@ func orZero(v any) any {
 func (a *app) scale(on []target, typed string) {
 	n, err := strconv.ParseInt(strings.TrimSpace(typed), 10, 32)
 	if err != nil || n < 0 {
-		a.fail(fmt.Errorf("scale: %q is not a number of replicas", typed))
+		a.fail(fmt.Errorf("scale: %s", a.words.say("%q is not a number of replicas", typed)))
 		return
 	}
 	a.call(a.words.say("scaled"), func(ctx context.Context) error {
@@ -247,7 +247,7 @@ func (a *app) askRestart(c call) {
 	if len(c.on) == 0 {
 		return
 	}
-	a.question(question{title: a.words.say("restart"), text: append(names(c.on), "", "replaces all their pods"), yes: "OK", do: func(string) {
+	a.question(question{title: a.words.say("restart"), text: append(a.names(c.on), "", a.words.say("replaces all their pods")), yes: "OK", do: func(string) {
 		a.call(a.words.say("restarted"), func(ctx context.Context) error {
 			stamp := fields{"kubectl.kubernetes.io/restartedAt": time.Now().Format(time.RFC3339)}
 			for _, t := range c.on {
@@ -276,7 +276,7 @@ func (a *app) askImage(t target) {
 				options = append(options, c.Name)
 			}
 			a.choose("container", options, func(name string) {
-				a.question(question{title: "image of " + name, ask: "image", value: images[name], yes: "OK", do: func(image string) {
+				a.question(question{title: a.words.say("image of %s", name), ask: "image", value: images[name], yes: "OK", do: func(image string) {
 					a.call("image set", func(ctx context.Context) error {
 						containers := []fields{{"name": name, "image": image}}
 						return a.cluster.patch(ctx, t, types.StrategicMergePatchType, fields{"spec": fields{"template": fields{"spec": fields{"containers": containers}}}})
@@ -383,7 +383,7 @@ func (a *app) drain(t target) {
 				a.fail(err)
 				return
 			}
-			p.lines.add("● drained")
+			p.lines.add("● " + a.words.say("drained"))
 		}
 	})
 }

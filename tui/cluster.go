@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -100,11 +101,21 @@ func (c *cluster) askOwn(ctx context.Context, answer any, request func(rest.Inte
 		if data, err = request(who).SetHeader("Accept", "application/json").DoRaw(ctx); err == nil {
 			return json.Unmarshal(data, answer)
 		}
+		err = inItsWords(data, err)
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			break
 		}
 	}
 	return err
+}
+
+// inItsWords is an error in the words of the server, if it has any.
+func inItsWords(answer []byte, err error) error {
+	var s metav1.Status
+	if json.Unmarshal(answer, &s) != nil || s.Kind != "Status" || s.Message == "" {
+		return err
+	}
+	return apierrors.FromObject(&s)
 }
 
 // of is the client for one kind in one namespace.

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -84,7 +83,7 @@ func (a *app) question(q question) {
 		width = max(width, textWidth(q.ask)+30)
 	}
 	if q.ask != "" {
-		field := tview.NewInputField().SetLabel(q.ask + " ").SetText(q.value)
+		field := tview.NewInputField().SetLabel(a.words.say(q.ask) + " ").SetText(q.value)
 		f.AddFormItem(field)
 		typed = field.GetText
 		height++
@@ -150,11 +149,11 @@ func (a *app) choose(title string, options []string, do func(string)) {
 }
 
 // names lists the objects of a call for a dialog, the first ten by name.
-func names(on []target) []string {
+func (a *app) names(on []target) []string {
 	var out []string
 	for i, t := range on {
 		if i == 10 && len(on) > 11 {
-			return append(out, fmt.Sprintf("  … %d more", len(on)-i))
+			return append(out, "  "+a.words.say("… %d more", len(on)-i))
 		}
 		if mixed(on) {
 			out = append(out, "  "+t.kind.singular+" "+t.String())

@@ -63,6 +63,9 @@ func (a *app) execute(line string) bool {
 	if place != "" {
 		a.trail.add(place)
 	}
+	if a.config.Command = ""; !ok && !a.facts.seen {
+		a.config.Command = line // its kind may be known soon
+	}
 	return ok
 }
 

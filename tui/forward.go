@@ -86,6 +86,10 @@ func (a *app) askForward(t target) {
 				a.fail(err)
 				return
 			}
+			if pod == "" {
+				a.note("no pod of %s runs", t)
+				return
+			}
 			a.question(question{title: a.words.say("port-forward") + " " + t.String(), ask: "local:remote", value: port, yes: "OK", do: func(ports string) {
 				a.startForward(target{kind: a.kinds.byPlural("pods"), namespace: t.namespace, name: pod}, strings.TrimSpace(ports))
 			}})
@@ -93,7 +97,7 @@ func (a *app) askForward(t target) {
 	})
 }
 
-// forwardTo finds the pod to forward to, and the ports to offer.
+// forwardTo finds the pod to forward to, if one runs, and the ports to offer.
 func (c *cluster) forwardTo(ctx context.Context, t target) (pod, ports string, err error) {
 	if t.kind.plural == "pods" {
 		p, err := c.kube.CoreV1().Pods(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
@@ -115,7 +119,7 @@ func (c *cluster) forwardTo(ctx context.Context, t target) (pod, ports string, e
 			return list.Items[i].Name, offer(&list.Items[i]), nil
 		}
 	}
-	return "", "", fmt.Errorf("port-forward: no pod of %s runs", t)
+	return "", "", nil
 }
 
 func offer(p *corev1.Pod) string {

@@ -143,7 +143,7 @@ func (c *cluster) plane(ctx context.Context) (api.Map, error) {
 	}
 	out.EtcdError = "this server does not tell about etcd"
 	if apierrors.IsForbidden(err) {
-		out.EtcdError = "you may not get " + api.MapPath
+		out.EtcdError = "you may not get /orrery/v1/map"
 	}
 	return out, nil
 }

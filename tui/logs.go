@@ -138,7 +138,7 @@ func (p *logPane) Draw(s tcell.Screen) {
 	flag(p.timestamps, p.app.words.say("timestamps"))
 	flag(p.wrap, p.app.words.say("wrap"))
 	flag(p.app.logColumn != nil, p.app.words.say("column locked"))
-	flag(p.since > 0, "since "+(time.Duration(p.since)*time.Second).String())
+	flag(p.since > 0, p.app.words.say("since %s", time.Duration(p.since)*time.Second))
 	if p.typed != "" {
 		title += " /" + p.typed
 	}

@@ -389,3 +389,50 @@ func TestT31MarksStay(t *testing.T) {
 		t.Errorf("%d lines: %q", got, l.all())
 	}
 }
+
+// T15: however long a log is, a key costs no more than what it shows, and what
+// has gone is counted.
+func TestT15AMillionLinesStayScrollable(t *testing.T) {
+	const all = 1_000_000
+	for _, limit := range []int{0, logBytes} {
+		l := newLines(limit, func() {})
+		for i := 0; i < all; i += 1000 {
+			batch := make([]string, 1000)
+			for j := range batch {
+				batch[j] = fmt.Sprintf("line %d of a log", i+j)
+			}
+			l.add(batch...)
+		}
+		n, dropped := l.size()
+		if n+dropped != all || limit > 0 == (dropped == 0) {
+			t.Fatalf("%d lines, %d dropped", n, dropped)
+		}
+		p := newPager(&app{desk: &desk{theme: plainTheme()}}, l)
+		laid := 0
+		p.paint = func(line string) []span { laid++; return []span{{text: line}} }
+		p.wrap, p.follow = true, true
+		p.SetRect(0, 0, 80, 40)
+		screen := tcell.NewSimulationScreen("UTF-8")
+		if err := screen.Init(); err != nil {
+			t.Fatal(err)
+		}
+		screen.SetSize(80, 40)
+		for _, step := range []struct {
+			key  tcell.Key
+			char rune
+			want int // the first line of the screen
+		}{{tcell.KeyRune, 'g', dropped}, {tcell.KeyPgDn, 0, dropped + 39}, {tcell.KeyRune, 'j', dropped + 40}, {tcell.KeyRune, 'G', all - 40}, {tcell.KeyUp, 0, all - 41}, {tcell.KeyPgUp, 0, all - 80}} {
+			laid = 0
+			p.InputHandler()(tcell.NewEventKey(step.key, step.char, tcell.ModNone), nil)
+			screen.Clear()
+			p.Draw(screen)
+			if laid > 4*40 {
+				t.Errorf("%v %c lays out %d lines", step.key, step.char, laid)
+			}
+			if line, number := l.at(p.top); number != step.want && limit == 0 {
+				t.Errorf("%v %c shows line %d (%s), want %d", step.key, step.char, number, line, step.want)
+			}
+		}
+		screen.Fini()
+	}
+}

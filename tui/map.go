@@ -127,7 +127,7 @@ func (p *mapPane) list(s tcell.Screen, x, y, w, h int) {
 	}
 	p.boxes = append(p.boxes, p.etcdBox(0, 0, 0))
 	for _, n := range p.now.nodes {
-		p.boxes = append(p.boxes, box{name: n.row.Name, state: n.state, closeUp: n.row.Name, notes: []string{fmt.Sprintf("%d pods", len(p.pods[n.row.Name]))}})
+		p.boxes = append(p.boxes, box{name: n.row.Name, state: n.state, closeUp: n.row.Name, notes: []string{p.podCount(n.row.Name)}})
 	}
 	t, c := p.app.theme, cursor{s: s, x: x, y: y, w: w, end: y + h}
 	for i := range p.boxes {
@@ -191,7 +191,7 @@ func (p *mapPane) etcdBox(x, y, w int) box {
 		}
 	}
 	if p.now.etcdError != "" {
-		b.notes = append(b.notes, p.now.etcdError)
+		b.notes = append(b.notes, p.app.words.say(p.now.etcdError))
 	}
 	return b
 }
@@ -223,11 +223,11 @@ func (p *mapPane) nodeBoxes(s tcell.Screen, x, y, w, h, trunk int) {
 			counts[r.state]++
 		}
 		p.boxes = append(p.boxes, box{name: n.row.Name, state: n.state, closeUp: n.row.Name, x: bx, y: by, w: width, h: boxHeight,
-			notes: []string{"kubelet · kube-proxy", fmt.Sprintf("%d pods", len(pods)), dots(pods, width-4)}})
+			notes: []string{"kubelet · kube-proxy", p.podCount(n.row.Name), dots(pods, width-4)}})
 	}
 	bus(s, y, trunk, ends, t.border)
 	if more := len(p.now.nodes) - shown; more > 0 {
-		drawText(s, x, y+h-1, w, fmt.Sprintf("… %d more nodes; :nodes lists them", more), t.faint)
+		drawText(s, x, y+h-1, w, p.app.words.say("… %d more nodes; :nodes lists them", more), t.faint)
 	}
 }
 
@@ -261,17 +261,14 @@ func (p *mapPane) etcd(s tcell.Screen, x, y, w, h int) {
 		if i > 0 && i%perRow > 0 {
 			drawText(s, bx-3, by+3, 3, raftArrow(p.now.etcd[i-1], m), t.border)
 		}
-		notes := []string{fmt.Sprintf("term      %d", m.Term), fmt.Sprintf("committed %d", m.Index),
-			fmt.Sprintf("applied   %d  (%d behind)", m.Applied, m.Index-min(m.Applied, m.Index)), fmt.Sprintf("revision  %d", m.Revision),
-			fmt.Sprintf("writes    %.1f/s", m.rate), fmt.Sprintf("database  %s, %s in use", bytesText(m.Size), bytesText(m.InUse)),
-			fmt.Sprintf("quota     %s %s", bytesText(m.Quota), gauge(m.Size, m.Quota, 14)), fmt.Sprintf("id        %s", m.ID), "peers     " + m.PeerURL, "clients   " + m.ClientURL}
+		notes := etcdNotes(say, m)
 		if m.Error != "" {
-			notes = append(wrapText(m.Error, width-4), "peers     "+m.PeerURL, "clients   "+m.ClientURL)
+			notes = append(wrapText(m.Error, width-4), notes[len(notes)-2:]...)
 		}
 		p.boxes = append(p.boxes, box{name: m.Name, role: say(m.role()), notes: notes, state: m.state(), x: bx, y: by, w: width, h: height})
 	}
 	if p.now.etcdError != "" {
-		drawText(s, x, y+h-1, w, p.now.etcdError, t.state(api.StateWarning))
+		drawText(s, x, y+h-1, w, say(p.now.etcdError), t.state(api.StateWarning))
 	}
 }
 
@@ -297,6 +294,21 @@ func gauge(part, whole int64, width int) string {
 	n := int(min(part*int64(width)/whole, int64(width)))
 	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
 }
+
+// etcdNotes are what a member tells, its addresses last.
+func etcdNotes(say func(string, ...any) string, m member) []string {
+	note := func(name, format string, args ...any) string {
+		return padText(say(name), 9) + " " + fmt.Sprintf(format, args...)
+	}
+	return []string{
+		note("term", "%d", m.Term), note("committed", "%d", m.Index),
+		note("applied", "%d  (%s)", m.Applied, say("%d behind", m.Index-min(m.Applied, m.Index))), note("revision", "%d", m.Revision),
+		note("writes", "%.1f/s", m.rate), note("database", "%s, %s", bytesText(m.Size), say("%s in use", bytesText(m.InUse))),
+		note("quota", "%s %s", bytesText(m.Quota), gauge(m.Size, m.Quota, 14)), note("id", "%s", m.ID), note("peers", "%s", m.PeerURL), note("clients", "%s", m.ClientURL),
+	}
+}
+
+func (p *mapPane) podCount(node string) string { return p.app.words.say("%d pods", len(p.pods[node])) }
 
 // node is the close-up of a node: its agents, and its pods.
 func (p *mapPane) node(s tcell.Screen, x, y, w, h int) {
@@ -332,7 +344,7 @@ func (p *mapPane) node(s tcell.Screen, x, y, w, h int) {
 	p.boxes = append(p.boxes, box{name: "kube-proxy", role: say("Network traffic"), state: node.state, x: x, y: proxy, w: side, h: 3, notes: []string{"Service → EndpointSlice → Pod"}})
 	drawText(s, x+4, proxy+3, w, "▼ CRI", t.border)
 	p.boxes = append(p.boxes, box{name: "container runtime", role: say("Container execution"), state: node.state, x: x, y: run, w: side, h: 3,
-		notes: []string{fmt.Sprintf("%d pods", len(p.pods[p.closeUp]))}})
+		notes: []string{p.podCount(p.closeUp)}})
 	arrow(s, x+side, proxy+1, 4, "", t.border)
 	arrow(s, x+side, run+1, 4, "", t.border)
 	c := cursor{s: s, x: x + side + 5, y: y + 3, w: w - side - 5, end: y + h}

@@ -144,12 +144,12 @@ func (p *pulse) parts(c *cursor, components []part, etcd []member, brief int) {
 		c.line(etcdLine(t, say, m)...)
 	}
 	if p.now.etcdError != "" {
-		c.line(span{"   etcd: " + p.now.etcdError, t.faint})
+		c.line(span{"   etcd: " + say(p.now.etcdError), t.faint})
 	}
 }
 
 func etcdLine(t *theme, say func(string, ...any) string, m member) []span {
-	facts := fmt.Sprintf("%s  term %d  revision %d  %s  %.0f writes/s  v%s", padText(say(m.role()), 9), m.Term, m.Revision, bytesText(m.Size), m.rate, m.Version)
+	facts := padText(say(m.role()), 9) + "  " + say("term %d  revision %d  %s  %.0f writes/s  v%s", m.Term, m.Revision, bytesText(m.Size), m.rate, m.Version)
 	if m.Error != "" {
 		facts = m.Error
 	}

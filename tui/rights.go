@@ -14,7 +14,9 @@ import (
 
 // rights remembers for a while what the authoriser answered.
 type rights struct {
-	mu    sync.Mutex
+	words words
+
+	mu    sync.Mutex // protects known
 	known map[authzv1.ResourceAttributes]answer
 }
 
@@ -26,7 +28,9 @@ type answer struct {
 
 const answerHolds = 30 * time.Second
 
-func newRights() *rights { return &rights{known: map[authzv1.ResourceAttributes]answer{}} }
+func newRights(w words) *rights {
+	return &rights{words: w, known: map[authzv1.ResourceAttributes]answer{}}
+}
 
 // refusal says why the user may not do act to t; empty if they may, or if
 // nobody can tell, because then the server will.
@@ -59,11 +63,10 @@ func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target, 
 	if ask.Subresource != "" {
 		resource += "/" + ask.Subresource
 	}
-	where := ""
 	if ask.Namespace != "" {
-		where = " in " + ask.Namespace
+		return r.words.say("needs the verb %q on %s in %s", ask.Verb, resource, ask.Namespace)
 	}
-	return fmt.Sprintf("needs the verb %q on %s%s", ask.Verb, resource, where)
+	return r.words.say("needs the verb %q on %s", ask.Verb, resource)
 }
 
 // home is the namespace that one works in, the first of several.

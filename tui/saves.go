@@ -204,7 +204,7 @@ func (a *app) askDeleteSaves(c call) {
 	if err != nil || len(c.on) == 0 {
 		return
 	}
-	a.question(question{title: fmt.Sprintf("%s %d screendumps", a.words.say("Delete"), len(c.on)), text: append(names(c.on), ""), yes: "Delete", do: func(string) {
+	a.question(question{title: fmt.Sprintf("%s %d screendumps", a.words.say("Delete"), len(c.on)), text: append(a.names(c.on), ""), yes: "Delete", do: func(string) {
 		clear(c.table.marks)
 		a.async(func(context.Context) func() {
 			var errs []error

@@ -532,3 +532,48 @@ func TestT35NoKeyWaitsForTheServer(t *testing.T) {
 	s.app.post(func() { s.app.execute("pods"); s.app.cancelInput() }) // no keys: a late answer may ask something
 	s.await("pods(", "db-0")
 }
+
+// T50: rows, the link, keys and the size change all at once; the race detector
+// looks on.
+func TestT50EverythingChangesAtOnce(t *testing.T) {
+	s := newShow(t, Config{}, 110, 40)
+	s.await("db-0")
+	var all sync.WaitGroup
+	const rounds = 200
+	all.Go(func() {
+		for i := range rounds {
+			s.feed.mu.Lock()
+			s.feed.link = client.Link{State: [...]client.LinkState{client.LinkLive, client.LinkReconnecting}[i%2], Since: testNow}
+			s.feed.mu.Unlock()
+			s.app.dirty()
+		}
+	})
+	for _, kind := range []string{"pods", "nodes", "deployments"} {
+		all.Go(func() {
+			for i := range rounds {
+				s.feed.mu.Lock()
+				tell := s.feed.open[kind]
+				s.feed.mu.Unlock()
+				if tell != nil {
+					tell(api.Tell{Type: "rows", Revision: fmt.Sprint(i), Live: true, Rows: []api.Row{podRow("shop", fmt.Sprintf("web-%d", i%7), "Running", api.StateOK)}, Gone: []string{"shop/web-3"}})
+				}
+			}
+		})
+	}
+	for _, keys := range [][]any{{"jk  "}, {"/web", tcell.KeyEnter, tcell.KeyEscape}, {":", "nodes", tcell.KeyEnter}, {":", "pulse", tcell.KeyEnter}, {":", "map", tcell.KeyEnter}, {"?", tcell.KeyEscape}, {":", "pods", tcell.KeyEnter}} {
+		all.Go(func() {
+			for range rounds / 20 {
+				s.keys(keys...)
+			}
+		})
+	}
+	all.Go(func() {
+		for i := range rounds / 10 {
+			s.screen.SetSize(80+i, 30+i%10)
+			s.screen.PostEventWait(tcell.NewEventResize(80+i, 30+i%10))
+		}
+	})
+	all.Wait()
+	s.keys(tcell.KeyEscape, tcell.KeyEscape, tcell.KeyEscape, ":", "pods all", tcell.KeyEnter)
+	s.await("pods(all)[4]", "db-0")
+}

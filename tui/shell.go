@@ -18,8 +18,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// shellCommand starts the best shell that the image has.
-var shellCommand = [...]string{"sh", "-c", "export TERM=xterm-256color; clear 2>/dev/null; if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"}
+// shellCommand starts the best shell that the image has. It clears nothing: what
+// a shell before it showed stays to be read.
+var shellCommand = [...]string{"sh", "-c", "export TERM=xterm-256color; if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"}
 
 // shell opens a shell in one of the pod's containers.
 func (a *app) shell(t target) {
@@ -90,7 +91,7 @@ func (a *app) terminal(t target, sub string, options any) {
 // user wants another.
 func (a *app) connectAgain(why error) (yes bool) {
 	_ = a.lend(func(tty io.ReadWriter, _ remotecommand.TerminalSizeQueue) error {
-		fmt.Fprintf(tty, "\r\n── %s ── %s ──\r\n", oneLine(why.Error()), a.words.say("r connects again, any other key goes back"))
+		fmt.Fprintf(tty, "\r\n%s\r\n── %s ──\r\n", oneLine(why.Error()), a.words.say("r connects again, any other key goes back"))
 		key := make([]byte, 8)
 		n, err := tty.Read(key)
 		yes = err == nil && string(key[:n]) == "r"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/gdamore/tcell/v2/terminfo"
+	"github.com/go-logr/logr"
 	"github.com/rivo/tview"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/klog/v2"
@@ -19,8 +20,8 @@ import (
 // screen is that of the console's terminal, and who listens to this.
 func (c *Config) screen() (tcell.Screen, *listener, error) {
 	if c.Terminal == nil {
-		klog.SetOutput(io.Discard) // what the libraries log would draw over the screen
-		klog.LogToStderr(false)
+		// What the libraries log would draw over the screen.
+		klog.SetLogger(logr.Discard())
 		tcell.SetEncodingFallback(tcell.EncodingFallbackASCII) // for locales that tcell does not know
 		tty, err := tcell.NewDevTty()
 		if err != nil {

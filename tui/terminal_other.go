@@ -2,4 +2,8 @@
 
 package tui
 
+import "context"
+
 func (a *app) stopProcess() {}
+
+func (a *app) watchStops(context.Context) {}

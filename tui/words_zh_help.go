@@ -26,7 +26,6 @@ func chineseHelp() map[string]string {
 		"describe, as kubectl does":                             "如 kubectl 般描述詳情",
 		"draw a line under what came so far":                    "在目前的內容下方畫線",
 		"edit in your editor, or here; the server checks before it is saved": "以您的編輯器或在此編輯；儲存前由伺服器檢查",
-		"edit in your editor; the server checks before it is saved":          "以編輯器編輯；儲存前由伺服器檢查",
 		"empty the screen":                                  "清空畫面",
 		"end all port-forwards":                             "結束所有連接埠轉送",
 		"end the port-forward":                              "結束此連接埠轉送",
