@@ -5,10 +5,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
-	"orrery.dev/client"
 )
 
 var (
@@ -36,37 +32,90 @@ var (
 	minutes = flag.Float64("minutes", 0, "how long the console is watched; without it nothing is measured")
 )
 
-// What the console may take (T1, T6, T7 of the complaints that it answers).
+// What the console may take.
 const (
 	firstRows  = time.Second
 	keyToPaint = 50 * time.Millisecond // of 95 keys in 100
 	wire       = 50 << 10              // bytes a second
 	growth     = 1.10                  // of its memory, from the first fifth to the last
+	shellOpens = time.Second           // with its first command, however large the cluster
 	namespaces = 20
 )
 
 // TestSoak shows all pods of a large cluster that changes all the time in a
-// console of its own, presses keys, and holds it to its budgets.
+// console of its own, presses keys, and holds it to its budgets. Names are the
+// complaints about other consoles that a part answers.
 func TestSoak(t *testing.T) {
 	if *binary == "" || *minutes == 0 {
 		t.Skip("make soak-console names the binary and how long")
 	}
-	kubeconfig := startCluster(t, *nodes)
-	kube := connect(t, kubeconfig)
+	cluster := startCluster(t, *nodes)
+	kube := connect(t, cluster.kubeconfig)
 	names := fill(t, kube)
 	stop := churn(t, kube, names)
 
 	began := time.Now()
-	c := open(t, kubeconfig)
+	c := open(t, cluster.kubeconfig)
 	c.await(t, "load-")
 	rows := time.Since(began)
-	t.Logf("%d pods: first rows after %s, with the start of the program", *pods, rows.Round(time.Millisecond))
-	if rows > firstRows {
-		t.Errorf("first rows after %s", rows)
-	}
-
-	var paints []time.Duration
+	t.Run("T1 the first rows are there at once", func(t *testing.T) {
+		t.Logf("%d pods: first rows after %s, with the start of the program", *pods, rows.Round(time.Millisecond))
+		if rows > firstRows {
+			t.Errorf("first rows after %s", rows)
+		}
+	})
+	t.Run("T2 all of them are counted", func(t *testing.T) { countsAll(t, c, kube) })
+	t.Run("T11 a shell opens as in a small cluster", func(t *testing.T) { opensShell(t, c) })
 	var memory []int64
+	t.Run("T1 keys are answered at once, and little is sent", func(t *testing.T) { memory = soak(t, c, stop) })
+	t.Run("T6, T7 its memory stays flat", func(t *testing.T) {
+		fifth := max(len(memory)/5, 1)
+		early, late := median(memory[fifth:2*fifth+1]), median(memory[len(memory)-fifth:])
+		t.Logf("memory: %d MiB at first, %d MiB at last", early>>20, late>>20)
+		if float64(late) > growth*float64(early) {
+			t.Errorf("memory grew from %d to %d bytes", early, late)
+		}
+	})
+}
+
+// countsAll looks for the number of pods and of nodes in each view that tells it.
+func countsAll(t *testing.T, c *console, kube kubernetes.Interface) {
+	list, err := kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := len(list.Items)
+	for _, step := range []struct{ line, want string }{
+		{"nodes", fmt.Sprintf("nodes[%d]", *nodes)}, {"pods all", fmt.Sprintf("pods(all)[%d]", all)},
+		{"pulse", fmt.Sprintf("%5d", all)}, {"pods all", "load-"},
+	} {
+		began := time.Now()
+		c.write(t, ":"+step.line+"\r")
+		c.await(t, step.want)
+		t.Logf("%s has %s after %s", step.line, step.want, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// opensShell opens one in the first pod, and leaves it.
+func opensShell(t *testing.T, c *console) {
+	began := time.Now()
+	c.write(t, "s")
+	c.await(t, "exit or ctrl-d comes back")
+	c.write(t, "echo he''re\r")
+	c.await(t, "here")
+	took := time.Since(began)
+	t.Logf("a shell's first answer comes after %s", took.Round(time.Millisecond))
+	if took > shellOpens {
+		t.Errorf("it takes %s", took)
+	}
+	c.write(t, "exit\r")
+	c.await(t, "pods(all)")
+}
+
+// soak presses keys for the minutes that it is given, and returns what memory the
+// console had meanwhile.
+func soak(t *testing.T, c *console, stop func() float64) (memory []int64) {
+	var paints []time.Duration
 	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
 	sent, cpu, since := c.sent.Load(), c.cpu(t), time.Now()
 	for time.Now().Before(end) {
@@ -80,67 +129,18 @@ func TestSoak(t *testing.T) {
 	if perSecond > wire {
 		t.Errorf("%.0f bytes a second", perSecond)
 	}
-
 	slices.Sort(paints)
 	p95 := paints[len(paints)*95/100]
 	t.Logf("key to paint: median %s, 95%% %s, most %s", paints[len(paints)/2], p95, paints[len(paints)-1])
 	if p95 > keyToPaint {
 		t.Errorf("key to paint takes %s", p95)
 	}
-
-	fifth := max(len(memory)/5, 1)
-	early, late := median(memory[fifth:2*fifth+1]), median(memory[len(memory)-fifth:])
-	t.Logf("memory: %d MiB at first, %d MiB at last", early>>20, late>>20)
-	if float64(late) > growth*float64(early) {
-		t.Errorf("memory grew from %d to %d bytes", early, late)
-	}
+	return memory
 }
 
 func median(of []int64) int64 {
 	of = slices.Sorted(slices.Values(of))
 	return of[len(of)/2]
-}
-
-// startCluster starts a simulated cluster that ends with the test.
-func startCluster(t *testing.T, nodes int) (kubeconfig string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "up.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := exec.Command(*binary, "up", "--simulate", "--nodes", strconv.Itoa(nodes), "--data-dir", dir, "--address", address)
-	cluster.Stdout, cluster.Stderr = log, log
-	if err := cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cluster.Process.Signal(syscall.SIGTERM)
-		_ = cluster.Wait()
-	})
-	await(t, 5*time.Minute, "the cluster is up", func() bool {
-		said, _ := os.ReadFile(log.Name())
-		return bytes.Contains(said, []byte("cluster is up"))
-	})
-	return filepath.Join(dir, "kubeconfig", "admin.conf")
-}
-
-func connect(t *testing.T, kubeconfig string) kubernetes.Interface {
-	cfg, err := client.Load(kubeconfig, "soak")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.QPS = -1
-	kube, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kube
 }
 
 // fill has the pods made by Deployments, waits until they run, and returns those
@@ -305,13 +305,4 @@ func (c *console) cpu(t *testing.T) time.Duration {
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-func await(t *testing.T, limit time.Duration, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s still not: %s", limit, what)
-		}
-	}
 }

@@ -3,22 +3,23 @@ package console
 import (
 	"encoding/base64"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	authnv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // TestTerminal plays what only a real terminal shows. Names are the complaints
@@ -30,17 +31,15 @@ func TestTerminal(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("tmux is missing (apt-get install tmux)")
 	}
-	kubeconfig := startCluster(t, 3)
+	cluster := startCluster(t, 3)
+	kubeconfig := cluster.kubeconfig
 	kube := connect(t, kubeconfig)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}}}
-	if _, err := kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(kube.CoreV1().Pods("default").Create(t.Context(), podNamed("web"), metav1.CreateOptions{}))
 	await(t, time.Minute, "the pod runs", func() bool {
 		p, err := kube.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
 		return err == nil && p.Status.Phase == corev1.PodRunning
 	})
-	console := fmt.Sprintf("%s tui --kubeconfig %s --command 'pods default'", *binary, kubeconfig)
+	console := consoleOf(kubeconfig, "pods default")
 
 	t.Run("T32 a shell has the size of its terminal, at once and after a change", func(t *testing.T) {
 		w := newWindow(t, "xterm-256color", console)
@@ -111,9 +110,10 @@ func TestTerminal(t *testing.T) {
 		w.keys(t, ":q", "Enter")
 		w.await(t, "shell>")
 	})
+	t.Run("T49 it can be stopped by a signal, under a shell and alone", func(t *testing.T) { stopsAndGoesOn(t, console) })
 	t.Run("T16 the API server goes and comes, and nothing is missed", func(t *testing.T) {
 		line, through := cutLine(t, kubeconfig)
-		w := newWindow(t, "xterm-256color", fmt.Sprintf("%s tui --kubeconfig %s --command 'pods default'", *binary, through))
+		w := newWindow(t, "xterm-256color", consoleOf(through, "pods default"))
 		w.await(t, "web", "Running", "● live")
 		line.cut(true)
 		began := time.Now()
@@ -140,6 +140,11 @@ func TestTerminal(t *testing.T) {
 		c.write(t, "c")
 		c.await(t, "\x1b]52;c;"+base64.StdEncoding.EncodeToString([]byte("web")))
 	})
+	t.Run("T10 of lists only rows travel", func(t *testing.T) { onlyRowsTravel(t, kubeconfig, kube) })
+	t.Run("T19 a pod's status is kubectl's word", func(t *testing.T) { wordsAreKubectls(t, kubeconfig, kube) })
+	t.Run("T36 a user of one namespace lands there", func(t *testing.T) { landsAtHome(t, kubeconfig, kube) })
+	t.Run("T45 what is done to many is done to those that are marked", func(t *testing.T) { actsOnMany(t, kubeconfig, kube) })
+	t.Run("a server that knows nothing of the console's questions is looked at, too", func(t *testing.T) { looksAtForeign(t, kubeconfig) })
 	for _, term := range []struct{ name, env, want string }{
 		{"xterm-256color", "", "●"}, {"screen-256color", "", "●"}, {"linux", "", "web"}, {"xterm-256color", "NO_COLOR=1", "●"}, {"dumb", "", ""},
 	} {
@@ -157,145 +162,217 @@ func TestTerminal(t *testing.T) {
 			}
 		})
 	}
+	t.Run("T33 a shell that breaks keeps what it wrote, and goes on after one key", func(t *testing.T) { shellGoesOn(t, cluster, console) })
 }
 
 // colour is what sets a colour, of text or behind it.
 var colour = regexp.MustCompile(`\x1b\[(?:[0-9;]*;)?[34][0-8](?:;[0-9;]*)?m`)
 
-// window is a terminal in a tmux server of its own.
-type window struct{ socket string }
+func consoleOf(kubeconfig, command string) string {
+	return fmt.Sprintf("%s tui --kubeconfig %s --command '%s'", *binary, kubeconfig, command)
+}
 
-func newWindow(t *testing.T, term, command string) *window {
-	dir, err := os.MkdirTemp("", "tmux") // a socket's path must be short
+// stopsAndGoesOn stops the console with the signal that no program hears of. Its
+// terminal is another's meanwhile, or another size.
+func stopsAndGoesOn(t *testing.T, console string) {
+	whole := func(w *window) {
+		w.await(t, "● live", "Cluster", "<:>", "pods(default)", "Running", "└───", "\n pods")
+		w.keys(t, "?")
+		w.await(t, ":describe")
+		w.keys(t, "Escape")
+		w.await(t, "pods(default)", "Running")
+	}
+	w := newWindow(t, "xterm-256color", "bash --norc")
+	w.keys(t, "PS1='shell> '", "Enter", console, "Enter")
+	w.await(t, "web", "Running")
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.pid(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &window{filepath.Join(dir, "s")}
-	w.tmux(t, "-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", "env TERM="+term+" LANG=C.UTF-8 "+command)
-	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", w.socket, "kill-server").Run()
-		os.RemoveAll(dir)
-	})
-	return w
-}
-
-func (w *window) tmux(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("tmux", append([]string{"-S", w.socket}, args...)...).CombinedOutput()
+	pid, err := strconv.Atoi(strings.TrimSpace(string(children)))
 	if err != nil {
-		t.Fatalf("tmux %s: %v\n%s", args, err, out)
+		t.Fatal(err)
 	}
-	return string(out)
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	w.await(t, "Stopped", "shell>")
+	w.keys(t, "clear; fg", "Enter")
+	whole(w)
+	w.keys(t, ":q", "Enter")
+	w.await(t, "shell>")
+
+	alone := newWindow(t, "xterm-256color", console)
+	alone.await(t, "web", "Running")
+	_ = syscall.Kill(alone.pid(t), syscall.SIGSTOP)
+	alone.tmux(t, "resize-window", "-x", "90", "-y", "30")
+	_ = syscall.Kill(alone.pid(t), syscall.SIGCONT)
+	whole(alone)
 }
 
-func (w *window) keys(t *testing.T, keys ...string) {
-	t.Helper()
-	w.tmux(t, append([]string{"send-keys"}, keys...)...)
-}
-
-// await waits until all texts are on the screen.
-func (w *window) await(t *testing.T, texts ...string) {
-	t.Helper()
-	screen := ""
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		screen = w.tmux(t, "capture-pane", "-p")
-		missing := ""
-		for _, text := range texts {
-			if !strings.Contains(screen, text) {
-				missing = text
+// shellGoesOn kills the API server under a shell.
+func shellGoesOn(t *testing.T, cluster *cluster, console string) {
+	w := newWindow(t, "xterm-256color", console)
+	w.await(t, "web", "Running")
+	w.keys(t, "s")
+	w.await(t, "exit or ctrl-d comes back", "/ #")
+	var lines []string
+	for i := range 60 { // more than fit on the screen
+		lines = append(lines, fmt.Sprintf("line '%d'", i))
+	}
+	w.keys(t, "echo "+strings.Join(lines, "; echo "), "Enter")
+	w.await(t, "\nline 59\n")
+	kept := func(when string) {
+		t.Helper()
+		past := w.past(t)
+		for i := range 60 {
+			if text := fmt.Sprintf("\nline %d\n", i); !strings.Contains(past, text) {
+				t.Fatalf("%s %q is gone:\n%s", when, text, past)
 			}
 		}
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %q on\n%s", missing, screen)
+	}
+	cluster.end(syscall.SIGKILL)
+	w.await(t, "──", "r connects again", "line 59")
+	kept("after the break")
+	cluster.start(t)
+	w.keys(t, "r")
+	w.await(t, "This container is simulated")
+	w.keys(t, "echo a'g'ain", "Enter")
+	w.await(t, "\nagain\n", "r connects again") // below the line that divides the two
+	kept("in the next shell")
+	w.keys(t, "exit", "Enter")
+	w.await(t, "pods(default)", "● live", "Running")
+}
+
+// onlyRowsTravel looks through all that the server sends.
+func onlyRowsTravel(t *testing.T, kubeconfig string, kube kubernetes.Interface) {
+	const secret = "greeting-of-a-secret"
+	meta := metav1.ObjectMeta{Name: "big", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret}}
+	must(t)(kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": secret}}, metav1.CreateOptions{}))
+	must(t)(kube.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"a": secret}}, metav1.CreateOptions{}))
+	through, sent := openly(t, kubeconfig, "")
+	w := newWindow(t, "xterm-256color", consoleOf(through, "pods all"))
+	w.await(t, "web", "Running", "default") // and what the header tells
+	for _, step := range []struct{ line, want string }{
+		{"configmaps default", "big"}, {"secrets default", "big"}, {"nodes", "node-3"}, {"deployments all", "deployments(all)["}, {"events all", "Scheduled"},
+		{"namespaces", "kube-system"}, {"pulse", "What is wrong now"}, {"map", "node-3"},
+	} {
+		w.keys(t, ":"+step.line, "Enter")
+		w.await(t, step.want)
+	}
+	got := sent.String()
+	if !strings.Contains(got, "web") || !strings.Contains(got, "big") {
+		t.Fatalf("of %d bytes none is of a row", len(got))
+	}
+	for _, wrong := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret)), "managedFields"} {
+		if at := strings.Index(got, wrong); at >= 0 {
+			t.Errorf("%q was sent: …%q…", wrong, got[max(at-300, 0):min(at+100, len(got))])
 		}
 	}
 }
 
-// line is a way to the API server that can be cut.
-type line struct {
-	mu    sync.Mutex // protects the fields below
-	off   bool
-	conns map[net.Conn]bool
+// landsAtHome is a user who may see one namespace and list none.
+func landsAtHome(t *testing.T, kubeconfig string, kube kubernetes.Interface) {
+	ctx := t.Context()
+	must(t)(kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "home"}}, metav1.CreateOptions{}))
+	must(t)(kube.CoreV1().ServiceAccounts("home").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}))
+	must(t)(kube.RbacV1().RoleBindings("home").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "home", Name: "reader"}}}, metav1.CreateOptions{}))
+	for _, name := range []string{"a", "b"} {
+		must(t)(kube.CoreV1().Pods("home").Create(ctx, podNamed("of-home-"+name), metav1.CreateOptions{}))
+	}
+	token, err := kube.CoreV1().ServiceAccounts("home").CreateToken(ctx, "reader", &authnv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := alter(t, kubeconfig, func(cfg *clientcmdapi.Config) {
+		for _, who := range cfg.AuthInfos {
+			*who = clientcmdapi.AuthInfo{Token: token.Status.Token}
+		}
+	})
+	w := newWindow(t, "xterm-256color", fmt.Sprintf("%s tui --kubeconfig %s", *binary, own))
+	screen := w.await(t, "pods(home)[2]", "of-home-a", "of-home-b", "Running", "● live", "system:serviceaccount:home:reader", "home")
+	if strings.Contains(screen, "forbidden") {
+		t.Errorf("what is forbidden stays on\n%s", screen)
+	}
+	w.keys(t, ":deployments", "Enter")
+	w.await(t, "deployments(home)[0]", "there are none")
+	w.keys(t, ":pods", "Enter")
+	w.await(t, "pods(home)[2]")
+	w.keys(t, "C-d")
+	w.await(t, `needs the verb "delete" on pods in home`)
 }
 
-// cutLine makes a line, and a kubeconfig that leads through it.
-func cutLine(t *testing.T, kubeconfig string) (l *line, through string) {
-	cfg, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
+// actsOnMany marks two of three.
+func actsOnMany(t *testing.T, kubeconfig string, kube kubernetes.Interface) {
+	ctx := t.Context()
+	must(t)(kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}}, metav1.CreateOptions{}))
+	for _, name := range []string{"a", "b", "c"} {
+		label := map[string]string{"app": name}
+		must(t)(kube.AppsV1().Deployments("many").Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: label}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: label}, Spec: podNamed("").Spec}}}, metav1.CreateOptions{}))
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l = &line{conns: map[net.Conn]bool{}}
-	var target string
-	for _, c := range cfg.Clusters {
-		u, err := url.Parse(c.Server)
+	which := func(is func(appsv1.Deployment) bool) string {
+		list, err := kube.AppsV1().Deployments("many").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		target, c.Server = u.Host, "https://"+listener.Addr().String()
-	}
-	through = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*cfg, through); err != nil {
-		t.Fatal(err)
-	}
-	var carrying sync.WaitGroup
-	carrying.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
+		var out []string
+		for _, d := range list.Items {
+			if is(d) {
+				out = append(out, d.Name)
 			}
-			carrying.Go(func() { l.carry(conn, target) })
 		}
+		return strings.Join(out, " ")
+	}
+	w := newWindow(t, "xterm-256color", consoleOf(kubeconfig, "deployments many"))
+	w.await(t, "deployments(many)[3]", "1/1")
+	w.keys(t, "Space", "Space", "r")
+	w.await(t, "many/a", "many/b", "Cancel")
+	w.keys(t, "Right", "Enter")
+	await(t, time.Minute, "two are restarted", func() bool {
+		return which(func(d appsv1.Deployment) bool {
+			return d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != ""
+		}) == "a b"
 	})
-	t.Cleanup(func() {
-		listener.Close()
-		l.cut(true)
-		carrying.Wait()
-	})
-	return l, through
+	w.keys(t, ":scale 2", "Enter")
+	await(t, time.Minute, "two are scaled", func() bool { return which(func(d appsv1.Deployment) bool { return *d.Spec.Replicas == 2 }) == "a b" })
+	w.keys(t, "C-d")
+	w.await(t, "Delete 2 deployments", "many/a", "many/b")
+	w.keys(t, "Right", "Enter")
+	w.await(t, "deployments(many)[1]")
+	if left := which(func(appsv1.Deployment) bool { return true }); left != "c" {
+		t.Errorf("%s are left", left)
+	}
 }
 
-// cut cuts the line, or mends it.
-func (l *line) cut(off bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.off = off
-	for c := range l.conns {
-		if off {
-			c.Close()
+// looksAtForeign hides what only our API server answers. The console answers
+// itself what it can, and says of the rest that it is not there.
+func looksAtForeign(t *testing.T, kubeconfig string) {
+	through, _ := openly(t, kubeconfig, "/orrery/")
+	w := newWindow(t, "xterm-256color", consoleOf(through, "pods default"))
+	w.await(t, "● live", "web", "Running")
+	w.keys(t, "/^web", "Enter", "W")
+	w.await(t, "why default/web")
+	w.keys(t, "Escape")
+	w.await(t, "pods(default)[1")
+	w.keys(t, "C-d")
+	w.await(t, "Delete pod", "Nothing else goes with it", "Cancel")
+	w.keys(t, "Enter", "T")
+	w.await(t, "This API server keeps no spans")
+	w.keys(t, ":pulse", "Enter")
+	w.await(t, "nodes", "pods", "does not tell about etcd")
+}
+
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}}}
+}
+
+// must fails the test for a request that fails.
+func must(t *testing.T) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-}
-
-// join says whether the line is whole, and takes note of its ends if so.
-func (l *line) join(ends ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range ends {
-		l.conns[c] = true
-	}
-	return !l.off
-}
-
-func (l *line) carry(client net.Conn, target string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	if !l.join(client, server) {
-		return
-	}
-	var both sync.WaitGroup
-	both.Go(func() { _, _ = io.Copy(server, client); server.Close() })
-	both.Go(func() { _, _ = io.Copy(client, server); client.Close() })
-	both.Wait()
 }
