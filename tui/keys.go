@@ -24,9 +24,7 @@ func bindings() []binding {
 		{"global", "ctrl-e", "header"}, {"global", "ctrl-g", "crumbs"}, {"global", "ctrl-c", "quit"}, {"global", "/", "filter"},
 		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"}, {"global", "!", "show-pulse"},
 
-		{"table", "ctrl-s", "save-screen"}, {"text", "ctrl-s", "save-screen"}, {"log", "ctrl-s", "save-screen"},
-		{"pulse", "ctrl-s", "save-screen"}, {"map", "ctrl-s", "save-screen"},
-		{"table", "F6", "save-screen"}, {"text", "F6", "save-screen"}, {"log", "F6", "save-screen"}, {"pulse", "F6", "save-screen"}, {"map", "F6", "save-screen"},
+		{"global", "ctrl-s", "save-screen"}, {"global", "F6", "save-screen"}, // not in editors, which save what is edited
 
 		{"table", "enter", "enter"}, {"table", "space", "mark"}, {"table", "ctrl-space", "mark-range"}, {"table", "M", "mark-range"},
 		{"table", "ctrl-\\", "clear-marks"}, {"table", "ctrl-w", "wide"}, {"table", "ctrl-t", "faults"}, {"table", "F2", "faults"},

@@ -125,7 +125,7 @@ func scopesOf(scope string, object bool) []string {
 func (t *tablePane) open() {
 	v := t.viewOf(t.kind)
 	v.LabelSelector, v.FieldSelector = t.selector, t.fields
-	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && len(v.Namespaces) != 1 })
+	t.model.show(func(w *view) { w.namespaces = t.kind.namespaced && !t.own && len(v.Namespaces) != 1 })
 	if t.source != nil {
 		t.stop = t.source(t.rows.tell)
 		return
