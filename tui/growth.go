@@ -51,8 +51,10 @@ func (g *growth) roots() []*branch {
 	default:
 		below = g.owned
 	}
-	roots := g.all(g.root)
-	for _, b := range roots {
+	var roots []*branch
+	for _, bud := range g.all(g.root) {
+		b := new(*bud) // as it is, it stays for the next time
+		roots = append(roots, b)
 		if g.want.namespaces {
 			b.name = b.of.String()
 		}
@@ -68,11 +70,22 @@ func (g *growth) roots() []*branch {
 	return roots
 }
 
-// all are the objects of a kind, in the order of their names.
+// all are the objects of a kind, in the order of their names. What did not change is
+// taken from the last time, where it is in order.
 func (g *growth) all(k kind) []*branch {
 	of := g.told[k.scope()]
-	out := make([]*branch, 0, len(of.rows))
+	fresh := make(map[string]*api.Row, len(of.rows))
 	for _, r := range of.rows {
+		fresh[r.UID] = r
+	}
+	out := make([]*branch, 0, len(of.rows))
+	for _, b := range g.buds[k.scope()] {
+		if fresh[b.id] == b.row {
+			out = append(out, b)
+			delete(fresh, b.id)
+		}
+	}
+	for _, r := range fresh {
 		out = append(out, &branch{
 			id: r.UID, of: target{kind: k, namespace: r.Namespace, name: r.Name, uid: r.UID, owner: r.Owner, labels: r.Labels},
 			name: r.Name, word: k.name, ready: readyOf(of.columns, r), status: g.words.statusOf(of.columns, r),
@@ -80,6 +93,7 @@ func (g *growth) all(k kind) []*branch {
 		})
 	}
 	slices.SortFunc(out, byName)
+	g.buds[k.scope()] = out
 	return out
 }
 

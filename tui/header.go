@@ -151,7 +151,10 @@ func (a *app) hinted(scopes []string) []binding {
 	for _, scope := range scopes {
 		for _, b := range a.bindings {
 			act := a.actions[b.action]
-			if name, _ := lookup(a.bindings, scopes, b.key); b.scope == scope && name == b.action && act.hint != "" && !seen[b.action] {
+			if b.scope != scope || act.hint == "" || seen[b.action] {
+				continue
+			}
+			if name, _ := lookup(a.bindings, scopes, b.key); name == b.action {
 				seen[b.action] = true
 				out = append(out, b)
 			}

@@ -42,7 +42,8 @@ type tree struct {
 	decided  bool            // on both
 	unfolded []string        // pods, by ID
 	pods     map[string]*podParts
-	version  int // grows with every change but those of the tables
+	version  int                  // grows with every change but those of the tables
+	buds     map[string][]*branch // by scope: objects without what is below them
 	grown    []*branch
 	of       string // what it was grown of
 	head     snapshot
@@ -73,7 +74,7 @@ type branch struct {
 
 func newTree(w words, root kind, owned []kind, kindOf func(string) kind, changed func()) *tree {
 	t := &tree{words: w, changed: changed, root: root, kinds: append([]kind{root}, owned...), kindOf: kindOf, tables: map[string]*rows{},
-		folded: map[string]bool{}, pods: map[string]*podParts{}}
+		folded: map[string]bool{}, pods: map[string]*podParts{}, buds: map[string][]*branch{}}
 	for _, k := range t.kinds {
 		t.tables[k.scope()] = newRows(changed)
 	}
