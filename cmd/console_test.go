@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -136,8 +139,13 @@ func TestConsoleBySSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	layout := cluster.Layout{Dir: filepath.Join(dir, "data")}
+	policy, audited := filepath.Join(dir, "policy"), filepath.Join(dir, "audit")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [pods/exec]}]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	clients := simulated(t, func(o *upOptions) {
 		o.dataDir, o.console = layout.Dir, cluster.Console{Address: address, Keys: keys}
+		o.apiServerArgs = []string{"--audit-policy-file=" + policy, "--audit-log-path=" + audited}
 	})
 	ctx := t.Context()
 	must := func(_ any, err error) {
@@ -181,6 +189,10 @@ func TestConsoleBySSH(t *testing.T) {
 		x.await("exec shop/web-of-shop: exit or ctrl-d comes back", "# ")
 		x.keys("exit\r")
 		x.await("pods(all)")
+		e := eventIn(t, audited)
+		if by := e.ImpersonatedUser; by == nil || by.Username != "ann" || !slices.Contains(by.Groups, "admins") || e.User.Username != "system:orrery:console" {
+			t.Errorf("the shell is recorded as that of %+v, asked for by %s", by, e.User.Username)
+		}
 		x.keys(":q\r")
 		if err := <-x.ended; err != nil {
 			t.Error(err)
@@ -251,6 +263,23 @@ func TestConsoleBySSH(t *testing.T) {
 			}
 		}
 	})
+}
+
+// eventIn waits for the first event in a file of them.
+func eventIn(t *testing.T, path string) (e auditv1.Event) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		data, err := os.ReadFile(path)
+		if line, _, whole := bytes.Cut(data, []byte("\n")); whole {
+			if err := json.Unmarshal(line, &e); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nothing is recorded: %v", err)
+		}
+	}
 }
 
 // consoleGoroutines are those of consoles and their connections.
