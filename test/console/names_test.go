@@ -12,7 +12,7 @@ import (
 // What users of other faces complained of most has a number, and each that
 // concerns terminals has a test that bears it.
 func TestEachComplaintHasATest(t *testing.T) {
-	wanted := []int{1, 2, 6, 7, 10, 11, 14, 15, 16, 17, 19, 20, 22, 26, 27, 28, 29, 31, 32, 33, 35, 36, 38, 39, 45, 46, 47, 48, 49, 50, 52}
+	wanted := []int{1, 2, 6, 7, 10, 11, 14, 15, 16, 17, 19, 20, 22, 23, 25, 26, 27, 28, 29, 31, 32, 33, 35, 36, 38, 39, 41, 43, 44, 45, 46, 47, 48, 49, 50, 52}
 	names := regexp.MustCompile(`(?m)^func Test(T\d+)[A-Z]|t\.Run\("(T\d+(?:, T\d+)*) `)
 	number := regexp.MustCompile(`T(\d+)`)
 	var found []int
