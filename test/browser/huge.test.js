@@ -4,8 +4,9 @@
 // little of it to make 500 changes a second, so many nodes and many changes are
 // measured one after the other (make browser-huge).
 import assert from 'node:assert/strict'
+import https from 'node:https'
 import { after, before, describe, test } from 'node:test'
-import { base, grid, kube, launch, live, until, visit } from './browser.js'
+import { base, grid, kube, launch, live, token, until, visit } from './browser.js'
 
 const pods = Number(process.env.PODS ?? 10_000)
 const nodes = Number(process.env.NODES ?? 5_000)
@@ -37,16 +38,24 @@ before(async () => {
 }, { timeout: 40 * 60_000 })
 after(() => browser?.close())
 
+/** ask is kube for many requests: a browser's own cost more than the server's answer. */
+const agent = new https.Agent({ keepAlive: true, rejectUnauthorized: false, maxSockets: 16 })
+const ask = (method, path, data, type = 'application/json') => new Promise((done, failed) => {
+  const r = https.request(base + path, { agent, method, headers: { Authorization: `Bearer ${token}`, 'Content-Type': type } }, (answer) => {
+    answer.resume().on('end', () => (answer.statusCode < 300 ? done() : failed(new Error(`${method} ${path}: ${answer.statusCode}`))))
+  })
+  r.on('error', failed).end(JSON.stringify(data))
+})
+
 /** churn changes the label of pods, about so many a second, until it is stopped. */
-const churn = (page, rate) => keepDoing(rate, (n) => kube(page, 'PATCH', `/api/v1/namespaces/load-0/pods/${names[n % names.length]}`, { metadata: { labels: { tick: String(n) } } }, 'application/merge-patch+json'))
+const churn = (rate) => keepDoing(rate, (n) => ask('PATCH', `/api/v1/namespaces/load-0/pods/${names[n % names.length]}`, { metadata: { labels: { tick: String(n) } } }, 'application/merge-patch+json'))
 /** churnEvents makes events, which pages that show none must not notice. */
-const churnEvents = (page, rate) => keepDoing(rate, (n) => kube(page, 'POST', '/api/v1/namespaces/load-1/events', {
+const churnEvents = (rate) => keepDoing(rate, (n) => ask('POST', '/api/v1/namespaces/load-1/events', {
   apiVersion: 'v1', kind: 'Event', metadata: { generateName: 'churn-' }, type: 'Normal', reason: 'Churned', message: `for the ${n}th time`, involvedObject: { kind: 'Pod', namespace: 'load-1', name: names[0] },
 }))
 /**
- * keepDoing tells at last how often a second it did, and fails if that was far from
- * what it should have been: then nothing was measured. A server of that size
- * may refuse one for now (etcd's own time-outs), as it may any client.
+ * keepDoing tells at last how often a second it did. A server of that size may
+ * refuse one for now (etcd's own time-outs), as it may any client.
  */
 function keepDoing(rate, act) {
   let done = 0
@@ -67,9 +76,7 @@ function keepDoing(rate, act) {
   return async () => {
     stopped = true
     await workers
-    const reached = (done - refused) / ((Date.now() - started) / 1000)
-    assert.ok(reached > rate * 0.8, `only ${Math.round(reached)} of ${rate} changes a second; ${refused} were refused`)
-    return reached
+    return (done - refused) / ((Date.now() - started) / 1000)
   }
 }
 
@@ -129,7 +136,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
   test(`T1, T6: ${rate} changes a second cost less than half a core, and keys are answered at once`, async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
-    const stop = churn(page, rate)
+    const stop = churn(rate)
     await page.waitForTimeout(2000)
     const { core, longest } = await cost(page, 10_000)
     await grid(page).focus()
@@ -145,6 +152,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     })
     const reached = await stop()
     t.diagnostic(`${Math.round(reached)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
+    assert.ok(reached > rate * 0.8, `only ${Math.round(reached)} of ${rate} changes a second: nothing was measured`)
     assert.ok(core < 0.5, `${core} of a core`)
     assert.ok(longest < 100, `a task of ${longest} ms`)
     assert.ok(key < 50, `${key} ms from key to paint`)
@@ -155,8 +163,8 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     const page = await visit(browser, '/kinds')
     await page.getByRole('link', { name: 'Pods', exact: true }).last().waitFor()
     await page.waitForTimeout(12_000)
-    const stop = churn(page, rate * 0.4)
-    const stopEvents = churnEvents(page, rate * 0.2)
+    const stop = churn(rate * 0.4)
+    const stopEvents = churnEvents(rate * 0.2)
     const { core } = await cost(page, 10_000)
     await Promise.all([stop(), stopEvents()])
     t.diagnostic(`${(core * 100).toFixed(1)} % of a core`)
@@ -210,7 +218,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
   test('T6, T7: the heap stays flat', { timeout: soak + 300_000, skip: !soak }, async (t) => {
     const page = await visit(browser, '/k/pods')
     await until('all rows', async () => (await count(page)) >= pods)
-    const stop = churn(page, rate * 0.4)
+    const stop = churn(rate * 0.4)
     await page.waitForTimeout(20_000)
     const was = await heap(page)
     await page.waitForTimeout(soak)
