@@ -319,15 +319,24 @@ func comparable(o *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// askApply shows what applying would do, and does it. Fields that others manage
-// are taken over only if that is typed.
-func (a *app) askApply(c call) {
+// chosenManifests are those in the marked files; what is wrong with a file is told,
+// and nothing is done with any.
+func (a *app) chosenManifests(c call) []manifest {
 	if len(c.on) == 0 {
-		return
+		return nil
 	}
 	all, err := a.manifests(c.on)
 	if err != nil {
 		a.fail(err)
+	}
+	return all
+}
+
+// askApply shows what applying would do, and does it. Fields that others manage
+// are taken over only if that is typed.
+func (a *app) askApply(c call) {
+	all := a.chosenManifests(c)
+	if len(all) == 0 {
 		return
 	}
 	a.async(func(ctx context.Context) func() {
@@ -388,12 +397,8 @@ func (a *app) applyAll(all []manifest, force bool) {
 // askDeleteManifests deletes the objects of manifests that are there, the last
 // first, as what comes first may be what others need.
 func (a *app) askDeleteManifests(c call) {
-	if len(c.on) == 0 {
-		return
-	}
-	all, err := a.manifests(c.on)
-	if err != nil {
-		a.fail(err)
+	all := a.chosenManifests(c)
+	if len(all) == 0 {
 		return
 	}
 	a.async(func(ctx context.Context) func() {
