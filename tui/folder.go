@@ -325,6 +325,11 @@ func (a *app) chosenManifests(c call) []manifest {
 	if len(c.on) == 0 {
 		return nil
 	}
+	// "../" is a way out of the folder, and nothing of what is in it.
+	if slices.ContainsFunc(c.on, func(t target) bool { return t.name == filepath.Dir(c.table.parent.name) }) {
+		a.note("%s", a.words.say("../ is not in this folder: choose a file, or go there"))
+		return nil
+	}
 	all, err := a.manifests(c.on)
 	if err != nil {
 		a.fail(err)

@@ -132,6 +132,8 @@ func TestFolderOfManifests(t *testing.T) {
 	s.await("[1/4] /name:more")
 	s.keys(tcell.KeyEnter)
 	s.await("files ‹"+filepath.Join(folder, "more")+"›[2]", "contested.json")
+	s.keys("g", "a")
+	s.await("../ is not in this folder")
 	s.keys("j", "a")
 	s.await("! services default/contested", "others manage fields", `type "force" to confirm`)
 	s.keys("force", tcell.KeyEnter)

@@ -26,10 +26,11 @@ func chineseActs() map[string]string {
 		"all logs begin at the column that this one is scrolled to, or no longer": "所有日誌都從目前捲動到的欄開始，或取消",
 		"column locked": "已鎖定欄",
 
-		"the load that a Service bears":                   "Service 能承受的負載",
-		"the known vulnerabilities of the images":         "映像檔的已知弱點",
-		"not offered; port-forward it and use hey or wrk": "不提供；請轉送連接埠後使用 hey 或 wrk",
-		"not offered; use a scanner like trivy":           "不提供；請使用 trivy 之類的掃描工具",
+		"the load that a Service bears":                         "Service 能承受的負載",
+		"the known vulnerabilities of the images":               "映像檔的已知弱點",
+		"../ is not in this folder: choose a file, or go there": "../ 不在此資料夾內：請選擇檔案，或先進入該資料夾",
+		"not offered; port-forward it and use hey or wrk":       "不提供；請轉送連接埠後使用 hey 或 wrk",
+		"not offered; use a scanner like trivy":                 "不提供；請使用 trivy 之類的掃描工具",
 
 		"copy files from the container or to it, as kubectl cp does": "如 kubectl cp 般與容器互相複製檔案",
 		"use kubectl cp there":                   "請在您的電腦上用 kubectl cp",
