@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -61,6 +62,33 @@ func TestConsoleOfSomebodyElsewhereLeavesTheMachineAlone(t *testing.T) {
 	s.await("suspend: the console runs on node-7")
 	s.keys("?")
 	s.await("Keys and commands of pods", "✗ the console runs on node-7")
+}
+
+// typedAhead is a terminal on which somebody has typed already.
+type typedAhead struct{ tcell.Tty }
+
+func (typedAhead) Read(p []byte) (int, error) { return copy(p, "stty size\r"), nil }
+
+func (typedAhead) WindowSize() (tcell.WindowSize, error) {
+	return tcell.WindowSize{Width: 120, Height: 40}, nil
+}
+
+func TestSizeOfTheTerminalIsAheadOfWhatWasTyped(t *testing.T) {
+	done := make(chan struct{})
+	q := newSizeQueue(typedAhead{}, done)
+	order := make(chan string, 2)
+	go func() {
+		p := make([]byte, 100)
+		n, _ := q.Read(p)
+		order <- string(p[:n])
+	}()
+	size := q.Next()
+	order <- fmt.Sprintf("%dx%d", size.Width, size.Height) // sent, as the session does
+	go q.Next()
+	if first, second := <-order, <-order; first != "120x40" || second != "stty size\r" {
+		t.Errorf("sent %q, then %q", first, second)
+	}
+	close(done)
 }
 
 func TestTerminalsAreKnownByTheirNames(t *testing.T) {

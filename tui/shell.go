@@ -67,11 +67,11 @@ func (a *app) terminal(t target, sub string, options any) {
 	}
 	a.aside(func() error {
 		for said := false; ; {
-			err := a.lend(func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error {
+			err := a.lend(func(tty io.ReadWriter, sizes *sizeQueue) error {
 				fmt.Fprintf(tty, "%s %s: %s\r\n", sub, t, a.words.say("exit or ctrl-d comes back"))
 				out := &heard{Writer: tty}
 				defer func() { said = said || out.anything }()
-				return executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: tty, Stdout: out, Tty: true, TerminalSizeQueue: sizes})
+				return executor.StreamWithContext(a.ctx, remotecommand.StreamOptions{Stdin: sizes, Stdout: out, Tty: true, TerminalSizeQueue: sizes})
 			})
 			var code utilexec.CodeExitError
 			switch {
@@ -90,7 +90,7 @@ func (a *app) terminal(t target, sub string, options any) {
 // connectAgain says below what a session showed why it broke, and whether the
 // user wants another.
 func (a *app) connectAgain(why error) (yes bool) {
-	_ = a.lend(func(tty io.ReadWriter, _ remotecommand.TerminalSizeQueue) error {
+	_ = a.lend(func(tty io.ReadWriter, _ *sizeQueue) error {
 		fmt.Fprintf(tty, "\r\n%s\r\n── %s ──\r\n", oneLine(why.Error()), a.words.say("r connects again, any other key goes back"))
 		key := make([]byte, 8)
 		n, err := tty.Read(key)

@@ -146,7 +146,7 @@ var plainStyles = sync.OnceFunc(func() {
 
 // lend leaves the terminal to use, raw. What is typed once that has returned is
 // the console's again.
-func (a *app) lend(use func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQueue) error) error {
+func (a *app) lend(use func(tty io.ReadWriter, sizes *sizeQueue) error) error {
 	tty, ok := a.under.Tty()
 	if !ok {
 		return errors.New("this screen is no terminal")
@@ -158,8 +158,7 @@ func (a *app) lend(use func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQ
 	defer func() { _ = tty.Drain() }() // ends a read
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
-	sizes := &sizeQueue{tty: tty, changed: make(chan struct{}, 1), done: ctx.Done()}
-	sizes.change() // so that the program starts with the right one
+	sizes := newSizeQueue(tty, ctx.Done())
 	tty.NotifyResize(sizes.change)
 	defer tty.NotifyResize(nil)
 	return use(tty, sizes)
@@ -169,7 +168,29 @@ func (a *app) lend(use func(tty io.ReadWriter, sizes remotecommand.TerminalSizeQ
 type sizeQueue struct {
 	tty     tcell.Tty
 	changed chan struct{} // one slot
+	told    bool          // of the first size
+	sent    chan struct{} // closed by release, once the first size is on its way
+	release func()
 	done    <-chan struct{}
+}
+
+func newSizeQueue(tty tcell.Tty, done <-chan struct{}) *sizeQueue {
+	q := &sizeQueue{tty: tty, changed: make(chan struct{}, 1), sent: make(chan struct{}), done: done}
+	q.release = sync.OnceFunc(func() { close(q.sent) })
+	q.change() // so that the program starts with the right one
+	return q
+}
+
+// Read reads the terminal, but not before its size is on its way: who types while
+// the session is still being opened would be ahead of it, and the first program
+// started would find a terminal of no size.
+func (q *sizeQueue) Read(p []byte) (int, error) {
+	select {
+	case <-q.sent:
+		return q.tty.Read(p)
+	case <-q.done:
+		return 0, io.EOF
+	}
 }
 
 func (q *sizeQueue) change() {
@@ -179,15 +200,21 @@ func (q *sizeQueue) change() {
 	}
 }
 
-// Next implements remotecommand.TerminalSizeQueue.
+// Next implements remotecommand.TerminalSizeQueue. It is called again when the
+// size before has been sent.
 func (q *sizeQueue) Next() *remotecommand.TerminalSize {
+	if q.told {
+		q.release()
+	}
 	select {
 	case <-q.done:
 		return nil
 	case <-q.changed:
 	}
+	q.told = true
 	size, err := q.tty.WindowSize()
 	if err != nil {
+		q.release() // without a size, then
 		return nil
 	}
 	return &remotecommand.TerminalSize{Width: uint16(size.Width), Height: uint16(size.Height)}

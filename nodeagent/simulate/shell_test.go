@@ -159,7 +159,9 @@ func TestTerminal(t *testing.T) {
 	}
 	until("simulated")
 	sizes <- remotecommand.TerminalSize{Width: 90, Height: 30}
-	sizes <- remotecommand.TerminalSize{Width: 100, Height: 31}
+	for range 2 { // one is in force when the next is taken
+		sizes <- remotecommand.TerminalSize{Width: 100, Height: 31}
+	}
 	until("# ")
 	io.WriteString(keys, "never sent\x03stty size\r")
 	until("31 100\r\n")
@@ -172,5 +174,31 @@ func TestTerminal(t *testing.T) {
 	}
 	keys.Close()
 	out.Close()
+	streams.sessions.Wait()
+}
+
+// A client's keys and sizes come by channels of their own.
+func TestSizeIsAheadOfWhatWasTyped(t *testing.T) {
+	streams, r, id := withStreams(t)
+	typed, keys := io.Pipe()
+	screen, out := io.Pipe()
+	sizes := make(chan remotecommand.TerminalSize, 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- streams.Exec(t.Context(), r.scope(id), []string{"sh"}, typed, out, nil, true, sizes)
+		out.Close()
+	}()
+	go func() {
+		io.WriteString(keys, "stty size\rexit\r") // blocks until somebody reads
+	}()
+	time.AfterFunc(20*time.Millisecond, func() { sizes <- remotecommand.TerminalSize{Width: 90, Height: 30} })
+	text, _ := io.ReadAll(screen)
+	if !strings.Contains(string(text), "30 90\r\n") {
+		t.Errorf("on the screen: %q", text)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	keys.Close()
 	streams.sessions.Wait()
 }

@@ -140,6 +140,7 @@ func (s *Streams) session(r *Runtime, c *container, cmd []string, in io.Reader, 
 	}
 	over := make(chan struct{})
 	defer close(over)
+	sized := make(chan struct{})
 	var typed *io.PipeReader
 	if in != nil {
 		var pump *io.PipeWriter
@@ -147,6 +148,15 @@ func (s *Streams) session(r *Runtime, c *container, cmd []string, in io.Reader, 
 		// It ends at the latest when the caller closes the connection, which
 		// is as soon as we return.
 		s.sessions.Go(func() {
+			if tty {
+				// A client sends its size ahead of the first key, but the two
+				// come by channels of their own. Some client sends none.
+				select {
+				case <-sized:
+				case <-over:
+				case <-time.After(time.Second):
+				}
+			}
 			_, err := io.Copy(pump, in)
 			pump.CloseWithError(err)
 		})
@@ -154,14 +164,16 @@ func (s *Streams) session(r *Runtime, c *container, cmd []string, in io.Reader, 
 	}
 	sh := r.shell(c, out, errOut, tty)
 	s.sessions.Go(func() {
+		first := sync.OnceFunc(func() { close(sized) })
 		for {
 			select {
 			case size, ok := <-resize:
-				if !ok {
-					resize = nil
-					continue
+				if ok {
+					sh.resize(int(size.Width), int(size.Height))
+				} else {
+					resize = nil // no more sizes
 				}
-				sh.resize(int(size.Width), int(size.Height))
+				first()
 				continue
 			case <-over:
 			case <-c.done:

@@ -92,6 +92,21 @@ func (w *window) await(t *testing.T, texts ...string) (screen string) {
 	}
 }
 
+// ask types a line until its answer is on the screen.
+func (w *window) ask(t *testing.T, line, answer string) {
+	t.Helper()
+	await(t, time.Minute, answer, func() bool {
+		w.keys(t, line, "Enter")
+		for range 50 {
+			if strings.Contains(w.tmux(t, "capture-pane", "-p"), answer) {
+				return true
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return false
+	})
+}
+
 // line is a way to the API server that can be cut.
 type line struct {
 	mu    sync.Mutex // protects the fields below
