@@ -16,9 +16,13 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args, timeout: 90_000, env: { ...process.env, HOME: mkdtempSync(join(tmpdir(), 'orrery-browser-')) } })
 }
 
+/** How long anything may take: a machine may be slow, and busy with other things. */
+export const patience = 60_000
+
 /** visit opens a page of its own; what it does wrong is collected in page.problems. */
 export async function visit(browser, path = '/', { width = 1280, height = 800, dark = false, language = 'en-US', signedIn = true, bearer = token } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale: language, reducedMotion: 'reduce', ignoreHTTPSErrors: true })
+  context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.problems = []
   page.on('pageerror', (e) => page.problems.push(String(e)))
@@ -35,7 +39,6 @@ export async function visit(browser, path = '/', { width = 1280, height = 800, d
 export function using(browser) {
   return async function on(path, options, body) {
     const page = await visit(browser(), path, options)
-    page.setDefaultTimeout(30_000)
     try {
       await body(page)
       assert.deepEqual(page.problems, [], 'the page complained')
@@ -57,10 +60,16 @@ export const grid = (page) => page.getByRole('grid')
 export const rowNamed = (page, name) => grid(page).getByRole('row').filter({ hasText: name })
 /** tall makes room for all rows of a table, which draws only those in view. */
 export const tall = (page) => page.setViewportSize({ width: 1280, height: 4000 })
-export const live = (page) => page.locator('[data-revision]').waitFor()
+/** live waits until the page's first load is over: what is counted from then on is counted once. */
+export const live = (page) => page.locator('[data-revision]').waitFor({ state: 'attached' })
+/** act presses one of an object's actions, confirm what its dialog ends with. */
+export const act = (page, name) => page.locator(`[data-action="action.${name}"]:enabled`).click()
+export const confirm = (page) => page.locator('[data-confirm]:enabled').click()
+/** ignoring leaves out what the browser itself says of requests that failed, as a test has them do. */
+export const ignoring = (page, codes) => (page.problems = page.problems.filter((p) => !codes.test(p)))
 
 /** until asks again and again, until what it gets is right. */
-export async function until(what, ask, timeout = 30_000, pause = 150) {
+export async function until(what, ask, timeout = patience, pause = 150) {
   for (const end = Date.now() + timeout; ; ) {
     const got = await ask()
     if (got) return got

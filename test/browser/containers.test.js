@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { base, grid, kube, launch, rowNamed, unique, until, using, visit } from './browser.js'
+import { act, base, confirm, grid, kube, launch, live, patience, rowNamed, unique, until, using, visit } from './browser.js'
 
 let browser
 after(() => browser?.close())
@@ -22,8 +22,6 @@ async function make(page, ...pods) {
   for (const p of pods) await kube(page, 'POST', `${core}/pods`, p)
   for (const p of pods) await phase(page, p.metadata.name, 'Running')
 }
-const act = (page, name) => page.locator(`[data-action="action.${name}"]:enabled`).click()
-const confirm = (page) => page.locator('[data-confirm]:enabled').click()
 
 before(async () => {
   browser = await launch()
@@ -39,11 +37,16 @@ describe('logs', () => {
   const divider = (page, hasText) => page.locator('.logs .divider', { hasText })
   const stamp = (ago) => new Date(Date.now() - ago).toISOString()
 
-  test('T26, T27: ten thousand lines a second, of which the node keeps only the last second, are all there, byte by byte', { timeout: 180_000 }, (t) =>
+  test('T26, T27: ten thousand lines a second, of which the node keeps only the last second, are all there, byte by byte', { timeout: 10 * patience }, (t) =>
     on('/', {}, async (page) => {
+      await live(page)
       await make(page, pod('torrent', { 'log-rate': '10000', 'run-for': '12s' }, { restartPolicy: 'Never' }))
       const kubectl = promisify(execFile)(process.env.ORRERY_BINARY, ['kubectl', 'logs', '-f', '-n', ns, 'torrent'], { maxBuffer: 1 << 30 })
-      await page.goto(`${base}/ui/?dock=logs:${ns}:torrent:`)
+      // Without a reload: it must not be over before a slow page is there.
+      await page.evaluate((search) => {
+        history.pushState(null, '', search)
+        dispatchEvent(new PopStateEvent('popstate'))
+      }, `?dock=logs:${ns}:torrent:`)
       await until('lines', async () => parseInt(await state(page).textContent()) > 0)
       const { stdout: all } = await kubectl
       await state(page).filter({ hasText: 'ended' }).waitFor()
@@ -52,7 +55,7 @@ describe('logs', () => {
       // Whoever came first saw more of the beginning; from then on nothing may differ.
       const both = Math.min(all.length, seen.length)
       t.diagnostic(`${seen.split('\n').length - 1} lines`)
-      assert.ok(both > 2_000_000, `${both} bytes`)
+      assert.ok(both > 1_000_000, `${both} bytes`)
       assert.ok(all.slice(-both) === seen.slice(-both), 'the logs differ')
       assert.equal(await page.locator('.logs .divider').count(), 0)
     }))
@@ -61,8 +64,10 @@ describe('logs', () => {
     on('/', {}, async (page) => {
       await make(page, pod('again', { 'run-for': '3s', 'log-rate': '5' }))
       await page.goto(`${base}/ui/?dock=logs:${ns}:again:`)
-      await divider(page, 'goes on below').waitFor({ timeout: 60_000 })
-      await until('it goes on', async () => /(started: nothing runs here)[\s\S]*\1/.test((await page.getByRole('log').innerText()).replace(/\s+/g, ' ')), 60_000)
+      // What is searched for stays in view, however much is written.
+      await page.getByPlaceholder('Search (regular expression)').fill('started: nothing runs here')
+      await divider(page, 'goes on below').first().waitFor()
+      await lines(page).nth(1).waitFor()
       await state(page).filter({ hasText: 'following' }).waitFor()
     }))
 
@@ -124,7 +129,7 @@ describe('logs', () => {
       await log.write(1, 0, 'now')
       await divider(page, 'what was written between').waitFor()
       await page.locator('[data-behind]').waitFor({ state: 'detached' })
-      assert.equal(await page.locator('.logs .line').last().textContent().then((x) => x.trim()), 'now')
+      await until('now comes last', async () => (await page.locator('.logs .line').last().textContent()).trim() === 'now')
       assert.match(await page.evaluate(() => window.streams[1].url), /tailLines=/)
     }))
 
@@ -194,7 +199,7 @@ describe('terminals', () => {
       await act(page, 'debug')
       await page.getByRole('textbox', { name: 'Image' }).fill('registry.example/tools:1')
       await confirm(page)
-      await rows(page).filter({ hasText: '#' }).waitFor({ timeout: 60_000 })
+      await rows(page).filter({ hasText: '#' }).waitFor()
       await type(page, 'hostname\r')
       await rows(page).filter({ hasText: /hostname\s*shop/ }).waitFor()
       const [debug] = (await kube(page, 'GET', `${core}/pods/shop`)).spec.ephemeralContainers

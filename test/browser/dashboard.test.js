@@ -5,7 +5,7 @@ import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import { base, grid, kube, launch, live, rowNamed, token, unique, using, visit } from './browser.js'
+import { act, base, confirm, grid, kube, launch, live, patience, rowNamed, token, unique, until, using, visit } from './browser.js'
 
 let browser
 before(async () => {
@@ -14,6 +14,13 @@ before(async () => {
 after(() => browser?.close())
 
 const on = using(() => browser)
+/** violations is what axe finds. Neither frames nor passes interest us, and each takes it seconds. */
+async function violations(page, rules = (axe) => axe) {
+  // Text that fades in has less contrast until it is there.
+  await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
+  const found = await rules(new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ['violations'] })).analyze()
+  return found.violations.map((v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`)
+}
 const configMaps = '/api/v1/namespaces/default/configmaps'
 const configMap = (name) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: { greeting: 'hello\nworld\n' } })
 
@@ -47,8 +54,16 @@ describe('sign-in', () => {
   test('beside any cluster, the page shows what it tells, and says what it cannot', async () => {
     const beside = spawn(process.env.ORRERY_BINARY, ['dashboard', '--serve', '--no-browser'])
     try {
-      const link = await new Promise((found) => beside.stdout.on('data', (text) => /http:\S+/.test(text) && found(String(text).match(/http:\S+/)[0])))
+      const link = await new Promise((found, failed) => {
+        let said = ''
+        beside.stdout.on('data', (text) => {
+          const whole = (said += text).match(/http:\S+(?=\s)/)
+          if (whole) found(whole[0])
+        })
+        beside.on('exit', () => failed(new Error(said)))
+      })
       const context = await browser.newContext()
+      context.setDefaultTimeout(patience)
       const page = await context.newPage()
       await page.goto(link, { waitUntil: 'commit' }) // the address changes while it loads
       await live(page)
@@ -111,16 +126,16 @@ describe('views', () => {
     on('/k/namespaces', {}, async (page) => {
       await rowNamed(page, 'kube-system').waitFor()
       await page.locator('[data-filter]').fill('^default$')
-      await page.waitForFunction(() => /^1 of /.test(document.querySelector('[data-count]').textContent))
-      assert.match(page.url(), /[?&]q=/)
+      await page.locator('[data-count]', { hasText: /^1 of / }).waitFor()
+      await page.waitForURL(/[?&]q=/)
       await page.locator('[data-filter]').fill('')
       const age = grid(page).getByRole('columnheader', { name: 'Age' })
       await age.getByRole('button').click()
-      assert.match(page.url(), /sort=Age/)
-      assert.equal(await age.getAttribute('aria-sort'), 'ascending')
+      await page.waitForURL(/sort=Age/)
+      const ascending = grid(page).locator('[aria-sort=ascending]', { hasText: 'Age' })
+      await ascending.waitFor()
       await page.reload()
-      await age.waitFor()
-      assert.equal(await age.getAttribute('aria-sort'), 'ascending')
+      await ascending.waitFor()
     }))
 
   test('pods have kubectl’s columns', () =>
@@ -175,8 +190,7 @@ describe('an object', () => {
       await page.locator('.detail', { hasText: 'etcd commit' }).waitFor()
       await page.keyboard.press('ArrowRight')
       await page.locator('.detail h3', { hasText: 'watch delivery' }).waitFor()
-      const { violations } = await new AxeBuilder({ page }).include('.inspector').setLegacyMode().options({ resultTypes: ['violations'] }).analyze()
-      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)}`), [])
+      assert.deepEqual(await violations(page, (axe) => axe.include('.inspector')), [])
       await page.getByRole('button', { name: 'As a list' }).click()
       await page.getByRole('row', { name: /scheduler schedule/ }).first().waitFor()
       await kube(page, 'DELETE', `/apis/apps/v1/namespaces/default/deployments/${name}`)
@@ -203,8 +217,8 @@ describe('an object', () => {
       await kube(page, 'POST', configMaps, configMap(name))
       await page.goto(`${base}/ui/k/configmaps?q=${name}&o=configmaps/default/${name}`)
       await rowNamed(page, name).waitFor()
-      await page.locator('[data-action="action.delete"]:enabled').click()
-      await page.locator('[data-confirm]').click()
+      await act(page, 'delete')
+      await confirm(page)
       await rowNamed(page, name).waitFor({ state: 'detached' })
     }))
 })
@@ -228,6 +242,7 @@ describe('logs and shells', () => {
       await log.waitFor()
       await page.getByText(/· (following|ended)/).waitFor()
       await page.getByRole('link', { name: 'Overview' }).click()
+      await page.getByRole('link', { name: /of \d+ ready/ }).waitFor()
       await log.waitFor()
       assert.match(page.url(), /dock=logs/)
     }))
@@ -239,7 +254,7 @@ describe('logs and shells', () => {
       await page.locator('.xterm-rows', { hasText: '#' }).waitFor()
       await page.locator('.xterm-helper-textarea').focus()
       await page.keyboard.type('stty size\r')
-      await page.locator('.xterm-rows', { hasText: /Width|\d+ \d+/ }).waitFor()
+      await until('a size', async () => /^\s*[1-9]\d* [1-9]\d+\s*$/m.test(await page.locator('.xterm-rows').innerText()))
     }))
 })
 
@@ -249,7 +264,7 @@ describe('map', () => {
       for (const name of ['API server', 'etcd', 'Scheduler', 'Controller manager', 'kubelet', 'kube-proxy']) await page.getByRole('button', { name: new RegExp(`^${name}`) }).first().waitFor()
       await page.getByRole('button', { name: /^Scheduler/ }).first().click()
       await page.getByText('new pods stay Pending').waitFor()
-      assert.match(page.url(), /focus=scheduler/)
+      await page.waitForURL(/focus=scheduler/)
     }))
 
   test('goes into etcd and into a node, and speaks Traditional Chinese', () =>
@@ -274,6 +289,7 @@ describe('map', () => {
 describe('when the connection breaks', () => {
   test('T17, T35: the page says so, and is live again without a reload, with no row lost and no ghost left', async () => {
     const context = await browser.newContext({ ignoreHTTPSErrors: true })
+    context.setDefaultTimeout(patience)
     const page = await context.newPage()
     let cut = false
     const open = new Set()
@@ -292,13 +308,13 @@ describe('when the connection breaks', () => {
 
     cut = true
     for (const socket of open) await socket.close()
-    await page.getByText('reconnecting').waitFor({ timeout: 10_000 })
+    await page.getByText('reconnecting').waitFor()
     await kube(page, 'DELETE', `${configMaps}/${gone}`)
     await kube(page, 'POST', configMaps, configMap(fresh))
     assert.equal(await rowNamed(page, gone).count(), 1, 'rows stay while it is down')
 
     cut = false
-    await rowNamed(page, fresh).waitFor({ timeout: 15_000 })
+    await rowNamed(page, fresh).waitFor()
     await rowNamed(page, gone).waitFor({ state: 'detached' })
     assert.ok(await page.evaluate(() => window.untouched), 'the page was loaded again')
     await kube(page, 'DELETE', `${configMaps}/${fresh}`)
@@ -309,7 +325,7 @@ describe('when the connection breaks', () => {
 describe('accessibility', () => {
   const press = (name) => (page) => page.getByRole('button', { name, exact: true }).first().click()
   const dialog = (action, then) => async (page) => {
-    await page.locator(`[data-action="action.${action}"]:enabled`).click()
+    await act(page, action)
     await page.getByRole('dialog').locator('button').first().waitFor()
     await then?.(page)
   }
@@ -321,7 +337,7 @@ describe('accessibility', () => {
     await page.getByRole('dialog').locator('[data-confirm]').waitFor()
   }
   const key = (key) => async (page) => {
-    await page.locator('[data-revision]').waitFor({ state: 'attached' })
+    await live(page)
     await page.keyboard.press(key)
     await page.getByRole('dialog').waitFor()
   }
@@ -383,22 +399,14 @@ describe('accessibility', () => {
       await page.locator('[data-diff] .plus').first().waitFor()
     })],
   ]
-  // Neither frames nor passes interest us, and each takes axe seconds.
-  const check = async (page, rules = (axe) => axe) => {
-    // Text that fades in has less contrast until it is there.
-    await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity))
-    const { violations } = await rules(new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ['violations'] })).analyze()
-    return violations.map((v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`)
-  }
   for (const [name, path, then, signedIn = true] of views) {
     for (const [how, options] of [['', {}], [', in Traditional Chinese and narrow', { language: 'zh-TW', width: 390, height: 844 }]]) {
       test(name + how, async () => {
         const page = await visit(browser, path, { ...options, signedIn })
-        page.setDefaultTimeout(30_000)
         await then(page)
-        assert.deepEqual(await check(page), [], 'light')
+        assert.deepEqual(await violations(page), [], 'light')
         await page.emulateMedia({ colorScheme: 'dark' })
-        assert.deepEqual(await check(page, (axe) => axe.withRules(['color-contrast'])), [], 'dark')
+        assert.deepEqual(await violations(page, (axe) => axe.withRules(['color-contrast'])), [], 'dark')
         await page.context().close()
       })
     }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
-import { base, grid, kube, launch, live, rowNamed, tall, unique, until, using, visit } from './browser.js'
+import { act, base, confirm, grid, ignoring, kube, launch, live, patience, rowNamed, tall, unique, until, using, visit } from './browser.js'
 
 let browser
 after(() => browser?.close())
@@ -18,9 +18,8 @@ const deployment = (name, replicas = 2) => ({
   apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name },
   spec: { replicas, selector: { matchLabels: { app: name } }, template: { metadata: { labels: { app: name }, annotations: { 'simulate.orrery.dev/log-rate': '5' } }, spec: { containers: [{ name: 'web', image: 'registry.example/web:1' }, { name: 'side', image: 'registry.example/side:1' }] } } },
 })
-const act = (page, name) => page.locator(`[data-action="action.${name}"]:enabled`).click()
-const confirm = (page) => page.locator('[data-confirm]:enabled').click()
 const available = (page, name, n) => until(`${name} has ${n}`, async () => (await kube(page, 'GET', `${apps}/deployments/${name}`)).status?.availableReplicas === n)
+const running = (page) => until('a pod runs', async () => (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items.find((p) => p.status.phase === 'Running' && !p.metadata.deletionTimestamp)?.metadata.name)
 const edit = (page, find, change) => page.evaluate(([find, change]) => {
   const content = document.querySelector('.cm-content')
   const view = content.cmView?.view ?? content.cmTile?.view
@@ -137,7 +136,7 @@ describe('actions', () => {
   test('a CronJob is suspended, resumed and run now', () =>
     on('/', {}, async (page) => {
       const batch = `/apis/batch/v1/namespaces/${ns}`
-      await kube(page, 'POST', `${batch}/cronjobs`, { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name: 'nightly' }, spec: { schedule: '0 3 * * *', jobTemplate: { spec: { template: { spec: { restartPolicy: 'Never', containers: [{ name: 'c', image: 'registry.example/c:1' }] } } } } } })
+      await kube(page, 'POST', `${batch}/cronjobs`, { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name: 'nightly' }, spec: { schedule: '0 0 29 2 *', jobTemplate: { spec: { template: { spec: { restartPolicy: 'Never', containers: [{ name: 'c', image: 'registry.example/c:1' }] } } } } } })
       await open(page, `cronjobs.batch/${ns}/nightly`)
       await act(page, 'suspend')
       await act(page, 'resume')
@@ -157,7 +156,7 @@ describe('actions', () => {
       await page.getByText(/pods are evicted/).waitFor()
       if (await accept.count()) await accept.check()
       await confirm(page)
-      await page.locator('[data-progress]', { hasText: 'is drained' }).waitFor({ timeout: 60_000 })
+      await page.locator('[data-progress]', { hasText: 'is drained' }).waitFor()
       const left = (await kube(page, 'GET', `/api/v1/pods?fieldSelector=spec.nodeName%3D${node}`)).items.filter((p) => p.metadata.ownerReferences?.[0]?.kind !== 'DaemonSet')
       assert.deepEqual(left.map((p) => p.metadata.name), [])
       await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
@@ -243,7 +242,7 @@ describe('deleting', () => {
       await rowNamed(page, 'one').waitFor()
       await kube(page, 'DELETE', `${definitions}/relics.depth.example.dev`)
       await rowNamed(page, 'one').waitFor({ state: 'detached' })
-      page.problems = page.problems.filter((p) => !/404/.test(p))
+      ignoring(page, /404/)
     }))
 
   test('T40: a namespace asks for its name, and counts what is in it', () =>
@@ -315,9 +314,16 @@ describe('many at once', () => {
 
   test('T14: nobody holds a page’s requests back', () =>
     on('/', {}, async (page) => {
-      const start = Date.now()
-      await Promise.all(Array.from({ length: 300 }, () => kube(page, 'GET', `${core}/pods?limit=1`)))
-      assert.ok(Date.now() - start < 15_000, `300 requests took ${Date.now() - start} ms`) // at client-go's usual 5 a second, a minute
+      const ask = async (n) => {
+        const start = Date.now()
+        await Promise.all(Array.from({ length: n }, () => kube(page, 'GET', `${core}/pods?limit=1`)))
+        return Date.now() - start
+      }
+      // client-go lets ten pass at once, and then five a second: as if for those that
+      // follow the machine were a hundred times slower.
+      const few = await ask(10)
+      const many = await ask(300)
+      assert.ok(many < Math.max(30_000, 100 * few), `300 requests took ${many} ms, 10 before ${few} ms`)
     }))
 })
 
@@ -330,7 +336,11 @@ describe('words', () => {
       const ours = () => grid(page).locator('.body .row').evaluateAll((rows) => rows.map((r) => [...r.querySelectorAll('[role=gridcell]')].map((c) => c.textContent.trim()).slice(1)).map(([name, space, ready, status]) => [space, name, ready, status]))
       const text = (list) => list.map((x) => x.join(' ')).sort().join('\n')
       // What goes on meanwhile may be seen by one only.
-      await until('the same words', async () => text(await ours()) === text(kubectl()))
+      await until('the same words', async () => {
+        const before = text(await ours())
+        const theirs = text(kubectl())
+        return before === theirs || text(await ours()) === theirs
+      })
       assert.ok(new Set((await ours()).map((x) => x[3])).size > 3)
     }))
 
@@ -388,7 +398,7 @@ describe('tables', () => {
       await page.locator('.picker button').first().click()
       await page.getByLabel('kube-system', { exact: true }).check()
       await rowNamed(page, 'log-shipper').first().waitFor()
-      assert.match(page.url(), /ns=.*kube-system/)
+      await page.waitForURL(/ns=.*kube-system/)
     }))
 
   test('columns are chosen, and any field can be one', () =>
@@ -421,7 +431,7 @@ describe('tables', () => {
       await header.getByRole('button').click()
       const cells = () => grid(page).evaluate((g) => {
         const at = [...g.querySelectorAll('[role=columnheader]')].findIndex((h) => h.textContent.startsWith('%CPU/R'))
-        return [...g.querySelectorAll('.body .row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((r) => r.querySelectorAll('[role=gridcell]')[at].textContent.trim())
+        return [...g.querySelectorAll('.body .row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((r) => r.querySelectorAll('[role=gridcell]')[at]?.textContent.trim() ?? '')
       })
       for (const down of [false, true]) {
         if (down) await header.getByRole('button').click()
@@ -441,6 +451,7 @@ describe('logs', () => {
       await until('six logs or more', async () => parseInt(await state(page).textContent()) >= 6)
       await page.locator('.logs .label').first().waitFor()
       await page.getByRole('button', { name: 'Timestamps' }).click()
+      await page.locator('.logs .time').first().waitFor()
       const times = await page.locator('.logs .line:not(.divider) .time').allTextContents()
       assert.deepEqual(times, [...times].sort())
     }))
@@ -452,9 +463,10 @@ describe('logs', () => {
       for (const name of ['Wrap', 'Timestamps', 'Wrap']) {
         await page.getByRole('button', { name }).click()
         assert.equal(await page.getByPlaceholder('Search (regular expression)').inputValue(), 'request')
-        await page.locator('.logs .line', { hasText: 'request' }).first().waitFor()
-        const texts = await page.locator('.logs .line:not(.divider)').allTextContents()
-        assert.ok(texts.every((x) => x.includes('request')), texts.join('\n'))
+        await until('what is searched for, and nothing else', async () => {
+          const texts = await page.locator('.logs .line:not(.divider)').allTextContents()
+          return texts.length > 0 && texts.every((x) => x.includes('request'))
+        })
       }
       await page.getByRole('button', { name: 'Timestamps', pressed: true }).waitFor()
       await page.getByLabel('Since').selectOption('60')
@@ -463,39 +475,58 @@ describe('logs', () => {
 
   test('T27: a pod that replaces another is followed, under a divider', () =>
     on(`/?dock=logs:${ns}:deployments.apps/web:web`, {}, async (page) => {
-      await until('logs', async () => parseInt(await state(page).textContent()) > 0)
-      const [pod] = (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items
-      await kube(page, 'DELETE', `${core}/pods/${pod.metadata.name}?gracePeriodSeconds=0`)
-      await page.locator('.logs .divider', { hasText: pod.metadata.name }).first().waitFor()
+      const pod = await running(page)
+      await page.locator('.logs .label').and(page.getByTitle(pod)).first().waitFor()
+      await page.getByPlaceholder('Search (regular expression)').fill('only dividers stay in view')
+      await kube(page, 'DELETE', `${core}/pods/${pod}?gracePeriodSeconds=0`)
+      await page.locator('.logs .divider', { hasText: pod }).first().waitFor()
       // That the pod is gone, the browser itself complains of, too.
-      page.problems = page.problems.filter((p) => !/404|400/.test(p))
+      ignoring(page, /404|400/)
     }))
 
   test('T15: a million lines stay scrollable', () =>
-    on(`/k/pods?ns=shop`, {}, async (page) => {
-      const line = (i) => `2026-01-01T00:00:00.${String(i).padStart(9, '0')}Z line ${i} of a long log\n`
-      await page.route(/\/log\?/, (r) => r.fulfill({ body: Array.from({ length: 1_000_000 }, (_, i) => line(i)).join('') }))
-      await page.goto(`${base}/ui/?dock=logs:shop:store-0:`)
-      await until('all lines', async () => /^1000000 lines|^1000001 lines/.test((await state(page).textContent()).trim()), 60_000)
-      await page.locator('.logs .line', { hasText: 'line 999999 ' }).waitFor()
-      const scroller = page.getByRole('log')
-      const took = await scroller.evaluate(async (el) => {
-        const start = performance.now()
-        for (let i = 0; i < 20; i++) {
-          el.scrollTop = (el.scrollHeight * i) / 20
-          await new Promise((done) => requestAnimationFrame(done))
+    on('/', {}, async (page) => {
+      await page.addInitScript(() => {
+        const lines = Number(new URLSearchParams(location.search).get('lines'))
+        const real = window.fetch
+        window.fetch = (url, options) => {
+          if (!String(url).includes('/log?')) return real(url, options)
+          let n = 0
+          const pull = (stream) => {
+            let text = ''
+            for (const end = Math.min(lines, n + 10_000); n < end; n++) text += `2026-01-01T00:00:00.${String(n).padStart(9, '0')}Z line ${n} of a long log\n`
+            if (text) stream.enqueue(new TextEncoder().encode(text))
+          }
+          return Promise.resolve(new Response(new ReadableStream({ pull })))
         }
-        el.scrollTop = 0
-        return (performance.now() - start) / 20
       })
-      await page.locator('.logs .line', { hasText: /line 0 / }).waitFor()
-      assert.ok(took < 100, `a step of scrolling takes ${took} ms`)
+      // A step of scrolling, as most of them are.
+      const step = async (lines) => {
+        await page.goto(`${base}/ui/?dock=logs:shop:store-0:&lines=${lines}`)
+        await state(page).filter({ hasText: new RegExp(`^\\s*${lines} lines`) }).waitFor({ timeout: 3 * patience })
+        await page.locator('.logs .line', { hasText: `line ${lines - 1} ` }).waitFor()
+        const took = await page.getByRole('log').evaluate(async (el) => {
+          const steps = []
+          for (let i = 0; i < 40; i++) {
+            const start = performance.now()
+            el.scrollTop = (el.scrollHeight * i) / 40
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)))
+            steps.push(performance.now() - start)
+          }
+          el.scrollTop = 0
+          return steps.sort((a, b) => a - b)[20]
+        })
+        await page.locator('.logs .line', { hasText: /line 0 / }).waitFor()
+        return took
+      }
+      const short = await step(1_000)
+      const long = await step(1_000_000)
+      assert.ok(long < Math.max(100, 5 * short), `a step of scrolling takes ${long} ms, in a short log ${short} ms`)
     }))
 })
 
 describe('terminals', () => {
   const rows = (page) => page.locator('.xterm-rows')
-  const running = async (page) => (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items.find((p) => p.status.phase === 'Running' && !p.metadata.deletionTimestamp).metadata.name
 
   test('T32: a shell knows its size before its first line, and after a resize', () =>
     on('/', {}, async (page) => {
@@ -520,8 +551,7 @@ describe('terminals', () => {
       await page.keyboard.type('echo before\rexit\r')
       await page.getByRole('button', { name: 'Reconnect' }).click()
       await rows(page).filter({ hasText: '────' }).waitFor()
-      assert.match(await rows(page).innerText(), /before/)
-      await rows(page).filter({ hasText: /────[^]*#/ }).waitFor()
+      await rows(page).filter({ hasText: /before[^]*────[^]*#/ }).waitFor()
       await page.locator('.xterm-helper-textarea').focus()
       await page.keyboard.type('echo again\r')
       await rows(page).filter({ hasText: /again[\s\S]*again/ }).waitFor()
@@ -542,7 +572,6 @@ describe('rights', () => {
   test('T36, T37: who may list no namespaces lands in the one where there is something to see', async () => {
     const pods = () => kube(page, 'GET', `${core}/pods`).then((l) => l.items.length)
     const page = await visit(browser, '/', { bearer })
-    page.setDefaultTimeout(30_000)
     await page.waitForURL(new RegExp(`[?&]ns=${ns}(&|$)`))
     const link = page.locator('.bars a', { hasText: /^Pods/ })
     await until('the overview counts the pods', async () => (await link.textContent()) === `Pods${await pods()}`)
@@ -562,10 +591,10 @@ describe('rights', () => {
     const { token } = (await kube(admin, 'POST', `${core}/serviceaccounts/nobody/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })).status
     await admin.context().close()
     const page = await visit(browser, '/', { bearer: token })
-    page.setDefaultTimeout(30_000)
     const main = page.getByRole('main')
     await until('each card says so', async () => (await main.getByText(/is forbidden/).count()) === 4)
-    assert.doesNotMatch(await main.innerText(), /Loading|No warnings|Nothing is wrong|0 of 0/)
+    await until('nothing waits', async () => !/Loading/.test(await main.innerText()))
+    assert.doesNotMatch(await main.innerText(), /No warnings|Nothing is wrong|0 of 0/)
     for (const path of ['/map', '/timeline', '/k/pods']) {
       await page.goto(`${base}/ui${path}`)
       await main.getByText(/is forbidden/).first().waitFor()
@@ -602,7 +631,7 @@ describe('rights', () => {
       await page.getByRole('button', { name: 'Try again' }).click()
       await next(200, { holders: [] })
       await page.getByText('No binding gives that right').waitFor()
-      page.problems = page.problems.filter((p) => !/403|500/.test(p))
+      ignoring(page, /403|500/)
     }))
 
   test('who can leads to what a holder can do, and that to the binding that says it', () =>
@@ -617,13 +646,14 @@ describe('rights', () => {
       await page.locator('[data-rights="deployments.apps"]').getByRole('img', { name: 'allowed', exact: true }).first().waitFor()
       await page.getByRole('tab', { name: 'Who can' }).click()
       await page.getByText(/cannot list resource "clusterroles"/).waitFor()
-      page.problems = page.problems.filter((p) => !/403/.test(p))
+      ignoring(page, /403/)
     }))
 
   test('T36, T37: a user of one namespace sees it, with right counts, and reads what is missing', () =>
     on(`/k/serviceaccounts?o=serviceaccounts/${ns}/reader`, {}, async (page) => {
       await act(page, 'viewAs')
       await page.locator('[data-as]').waitFor()
+      await page.waitForURL(/[?&]as=/)
       await page.goto(page.url().replace('/k/serviceaccounts', '/k/pods'))
       await rowNamed(page, 'web-').first().waitFor()
       assert.equal(await rowNamed(page, 'store-0').count(), 0)

@@ -53,7 +53,7 @@ function startServer() {
 
 await start()
 process.env.ORRERY_TOKEN = execFileSync(process.env.ORRERY_BINARY, ['dashboard', '--token'], { encoding: 'utf8' }).trim()
-const { base, kube, launch, live, rowNamed, until, visit } = await import('./browser.js')
+const { base, kube, launch, live, patience, rowNamed, until, visit } = await import('./browser.js')
 const browser = await launch()
 after(async () => {
   await browser.close()
@@ -64,9 +64,11 @@ after(async () => {
 async function survives(t, program, start) {
   const configMaps = '/api/v1/namespaces/default/configmaps'
   const create = (name) => kube(page, 'POST', configMaps, { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name } })
+  const opened = Date.now()
   const page = await visit(browser, '/k/configmaps?ns=default')
-  page.setDefaultTimeout(60_000)
   await live(page)
+  // Two seconds, and five, of a machine on which the page is there in one.
+  const second = Math.max(1000, Date.now() - opened)
   for (const name of ['stays', 'goes']) await create(name)
   await rowNamed(page, 'goes').waitFor()
   await page.evaluate(() => {
@@ -80,7 +82,7 @@ async function survives(t, program, start) {
   const killed = Date.now()
   await kill(program(), 'SIGKILL')
   const lost = (await turned(false)) - killed
-  assert.ok(lost < 2000, `the badge took ${lost} ms`)
+  assert.ok(lost < 2 * second, `the badge took ${lost} ms`)
   await rowNamed(page, 'stays').waitFor()
 
   const starting = start()
@@ -89,7 +91,7 @@ async function survives(t, program, start) {
   await kube(page, 'DELETE', `${configMaps}/goes`)
   await create('new')
   const again = (await turned(true)) - back
-  assert.ok(again < 5000, `live ${again} ms after it answers`)
+  assert.ok(again < 5 * second, `live ${again} ms after it answers`)
   await rowNamed(page, 'new').waitFor()
   await rowNamed(page, 'goes').waitFor({ state: 'detached' })
   await rowNamed(page, 'stays').waitFor()
@@ -99,12 +101,12 @@ async function survives(t, program, start) {
   for (const name of ['stays', 'new']) await kube(page, 'DELETE', `${configMaps}/${name}`)
   await page.context().close()
 }
-const ready = (request) => until('it answers', () => request.get(`${base}/readyz`).then((a) => a.ok(), () => false), 120_000, 50)
+const ready = (request) => until('it answers', () => request.get(`${base}/readyz`).then((a) => a.ok(), () => false), 3 * patience, 50)
 
 describe('T16: the page says so, is live again without a reload, and misses nothing', () => {
-  test('when the whole control plane is killed and started again', { timeout: 300_000 }, (t) => survives(t, () => cluster, start))
+  test('when the whole control plane is killed and started again', { timeout: 20 * patience }, (t) => survives(t, () => cluster, start))
 
-  test('when an API server is killed and started again beside a living etcd', { timeout: 300_000 }, async (t) => {
+  test('when an API server is killed and started again beside a living etcd', { timeout: 20 * patience }, async (t) => {
     await kill(cluster, 'SIGTERM')
     startEtcd()
     startServer()

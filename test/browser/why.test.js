@@ -2,7 +2,7 @@
 // found on the overview, and its cause and mend are read, in at most three clicks.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { launch, visit } from './browser.js'
+import { launch, live, visit } from './browser.js'
 
 let browser
 before(async () => {
@@ -23,8 +23,7 @@ describe('why is this not running?', () => {
   for (const walk of walks) {
     test(`T52: ${walk.name}`, async () => {
       const page = await visit(browser, '/')
-      page.setDefaultTimeout(30_000)
-      await page.locator('[data-revision]').waitFor()
+      await live(page)
       let clicks = 0
       const click = (locator) => (clicks++, locator.click())
 
@@ -44,7 +43,6 @@ describe('why is this not running?', () => {
 
   test('evidence leads to the object that it was read in', async () => {
     const page = await visit(browser, '/?o=deployments.apps/tight/held-back&t=why')
-    page.setDefaultTimeout(30_000)
     await page.locator('[data-link=quota] .evidence').getByRole('link', { name: 'ResourceQuota/few-pods' }).click()
     await page.locator('[data-object="resourcequotas/tight/few-pods"]').waitFor()
     await page.context().close()
@@ -52,7 +50,6 @@ describe('why is this not running?', () => {
 
   test('what a quota refuses again and again is one warning', async () => {
     const page = await visit(browser, '/?ns=tight')
-    page.setDefaultTimeout(30_000)
     const warning = page.locator('.events li').filter({ hasText: /FailedCreate.*replicaset\/held-back/ })
     await warning.filter({ hasText: /×\d+/ }).waitFor()
     assert.equal(await warning.count(), 1)
