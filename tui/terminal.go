@@ -27,7 +27,7 @@ func (c *Config) screen() (tcell.Screen, *listener, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("terminal: %w", err)
 		}
-		ears := listenTo(tty)
+		ears := listenTo(ownTty(tty))
 		under, err := tcell.NewTerminfoScreenFromTty(ears)
 		if err != nil {
 			return nil, nil, fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)

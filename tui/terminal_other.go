@@ -2,8 +2,14 @@
 
 package tui
 
-import "context"
+import (
+	"context"
+
+	"github.com/gdamore/tcell/v2"
+)
 
 func (a *app) stopProcess() {}
 
 func (a *app) watchStops(context.Context) {}
+
+func ownTty(tty tcell.Tty) tcell.Tty { return tty }
