@@ -97,7 +97,12 @@ func serveConsoles(ctx context.Context, o cluster.Console, cfg *rest.Config, key
 		machine = o.Address
 	}
 	log.Info("console served", "address", listener.Addr().String(), "hostKey", ssh.FingerprintSHA256(host.PublicKey()))
-	return sshd.Run(ctx, sshd.Config{HostKey: host, Keys: keys, Log: log, Program: func(ctx context.Context, s *sshd.Session) error {
+	tell := func(s *sshd.Session, err error) string {
+		console := tui.Config{Terminal: s}
+		console.FromEnvironment(s.Getenv)
+		return console.Told(err)
+	}
+	return sshd.Run(ctx, sshd.Config{HostKey: host, Keys: keys, Log: log, Tell: tell, Program: func(ctx context.Context, s *sshd.Session) error {
 		own := rest.CopyConfig(cfg)
 		own.Impersonate = rest.ImpersonationConfig{UserName: s.User, Groups: s.Groups}
 		instead, err := remote.New(own, namespace, slog.New(slog.DiscardHandler))

@@ -19,6 +19,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Program runs in a session until the user leaves it or ctx ends.
 	Program func(ctx context.Context, s *Session) error
+	// Tell is an error in the words of a session's user; nil is English.
+	Tell func(s *Session, err error) string
 }
 
 const (

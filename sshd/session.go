@@ -80,7 +80,11 @@ func (c *connection) run(ctx context.Context, s *Session) {
 	if err != nil {
 		status.Code = 1
 		defer s.soon()()
-		fmt.Fprintf(s.channel.Stderr(), "orrery: %s\r\n", err)
+		why := err.Error()
+		if c.Tell != nil {
+			why = c.Tell(s, err)
+		}
+		fmt.Fprintf(s.channel.Stderr(), "orrery: %s\r\n", why)
 	}
 	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(status))
 	_ = s.channel.Close()

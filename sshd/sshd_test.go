@@ -47,6 +47,7 @@ type served struct {
 	keys    string
 	address string
 	program func(context.Context, *Session) error
+	tell    func(*Session, error) string
 	said    *lockedBuffer
 	stop    func()
 }
@@ -88,7 +89,9 @@ func serve(t *testing.T, lines string, changes ...func(*served)) *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, Config{HostKey: newKey(t), Keys: keys, Log: log, Program: s.program}, l) }()
+	go func() {
+		ended <- Run(ctx, Config{HostKey: newKey(t), Keys: keys, Log: log, Program: s.program, Tell: s.tell}, l)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -196,7 +199,7 @@ func (s *served) open(client *ssh.Client, command string, variables ...string) *
 // await reads lines until one is wanted.
 func (x *terminal) await(want string) {
 	x.t.Helper()
-	patience := time.AfterFunc(30*time.Second, func() { _ = x.session.Close() })
+	patience := time.AfterFunc(time.Minute, func() { _ = x.session.Close() })
 	defer patience.Stop()
 	for {
 		line, err := x.out.ReadString('\n')
@@ -322,7 +325,7 @@ func TestNothingButAConsole(t *testing.T) {
 }
 
 func TestKeysAreReadAgain(t *testing.T) {
-	aliveEvery = 10 * time.Millisecond
+	aliveEvery = time.Second // ann has two of them to open her session
 	t.Cleanup(func() { aliveEvery = 15 * time.Second })
 	ann, bob := newKey(t), newKey(t)
 	s := serve(t, lineOf(`user="ann" `, ann))
@@ -355,15 +358,17 @@ func TestKeysAreReadAgain(t *testing.T) {
 
 func TestWhoLooksIsToldThatTheServerStops(t *testing.T) {
 	ann := newKey(t)
-	s := serve(t, lineOf(`user="ann" `, ann))
+	s := serve(t, lineOf(`user="ann" `, ann), func(s *served) {
+		s.tell = func(s *Session, err error) string { return "in " + s.Getenv("LANG") + ": " + err.Error() }
+	})
 	client, _, err := s.dial(ann)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := s.open(client, "")
-	x.await(`ann [] xterm C.UTF-8 100x30 ""`)
+	x := s.open(client, "", "LANG", "zh_TW.UTF-8")
+	x.await(`ann [] xterm zh_TW.UTF-8 100x30 ""`)
 	s.stop()
-	if said := x.ends(1); said != "orrery: the server of the consoles stops\r\n" {
+	if said := x.ends(1); said != "orrery: in zh_TW.UTF-8: the server of the consoles stops\r\n" {
 		t.Errorf("ann is told %q", said)
 	}
 }

@@ -379,7 +379,7 @@ func (a *app) drain(t target) {
 		err := a.cluster.drain(ctx, t.name, p.lines)
 		return func() {
 			if err != nil {
-				p.lines.add("✗ " + err.Error())
+				p.lines.add("✗ " + a.words.told(err.Error()))
 				a.fail(err)
 				return
 			}

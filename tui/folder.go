@@ -384,7 +384,7 @@ func (a *app) applyAll(all []manifest, force bool) {
 		for i := range all {
 			if _, err := c.apply(ctx, &all[i], false, force); err != nil {
 				failed++
-				p.lines.add("✗ "+all[i].String(), "  "+err.Error())
+				p.lines.add("✗ "+all[i].String(), "  "+a.words.told(err.Error()))
 				continue
 			}
 			p.lines.add("● " + all[i].String())

@@ -205,7 +205,7 @@ func (f *footer) Draw(s tcell.Screen) {
 	}
 	if f.silent() {
 		if link := f.app.feed.Link(); link.State != client.LinkLive && link.Err != nil {
-			drawFit(s, x+at+1, y, w-at-1, oneLine(link.Err.Error()), false, f.app.theme.faint)
+			drawFit(s, x+at+1, y, w-at-1, oneLine(f.app.words.told(link.Err.Error())), false, f.app.theme.faint)
 		}
 		return
 	}

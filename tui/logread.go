@@ -73,7 +73,7 @@ func (r *logReader) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && len(known) == 0:
-			r.to.add("✗ " + err.Error())
+			r.to.add("✗ " + r.words.told(err.Error()))
 		case err == nil && len(sources) == 0 && len(known) == 0:
 			r.to.add("(" + r.words.say("no containers") + ")")
 		}

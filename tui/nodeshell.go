@@ -84,7 +84,7 @@ func (a *app) startNodeShell(node, namespace, image string) {
 		a.post(func() {
 			switch {
 			case err != nil && !left:
-				p.lines.add("✗ " + err.Error())
+				p.lines.add("✗ " + a.words.told(err.Error()))
 				a.fail(err)
 			case removed != nil:
 				a.fail(removed)

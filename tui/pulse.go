@@ -164,7 +164,7 @@ func etcdLine(t *theme, say func(string, ...any) string, m member) []span {
 func (p *pulse) tallyLine(c *cursor, n tally) {
 	t := p.app.theme
 	if n.fault != nil {
-		c.line(span{fitText(" "+n.kind, 24), t.text}, span{n.fault.Message, t.faint})
+		c.line(span{fitText(" "+n.kind, 24), t.text}, span{p.app.words.told(n.fault.Message), t.faint})
 		return
 	}
 	line := []span{{fitText(" "+n.kind, 24), t.text}, {fmt.Sprintf("%5d  ", n.total), t.strong}}

@@ -91,7 +91,7 @@ func (a *app) terminal(t target, sub string, options any) {
 // user wants another.
 func (a *app) connectAgain(why error) (yes bool) {
 	_ = a.lend(func(tty io.ReadWriter, _ *sizeQueue) error {
-		fmt.Fprintf(tty, "\r\n%s\r\n── %s ──\r\n", oneLine(why.Error()), a.words.say("r connects again, any other key goes back"))
+		fmt.Fprintf(tty, "\r\n%s\r\n── %s ──\r\n", oneLine(a.words.told(why.Error())), a.words.say("r connects again, any other key goes back"))
 		key := make([]byte, 8)
 		n, err := tty.Read(key)
 		yes = err == nil && string(key[:n]) == "r"

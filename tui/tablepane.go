@@ -165,7 +165,7 @@ func (t *tablePane) refresh(now time.Time) {
 	t.empty, t.emptyStyle = "", t.theme.faint
 	switch {
 	case s.fault != nil:
-		t.empty, t.emptyStyle = glyphOf(api.StateError)+" "+s.fault.Message, t.theme.state(api.StateError)
+		t.empty, t.emptyStyle = glyphOf(api.StateError)+" "+t.app.words.told(s.fault.Message), t.theme.state(api.StateError)
 	case s.loading:
 		t.empty = say("loading…")
 	case len(s.rows) == 0 && s.total > 0 && t.model.wanted().filter == "":

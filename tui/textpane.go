@@ -61,7 +61,7 @@ func (t *textPane) open() {
 		return func() {
 			t.busy = false
 			if err != nil {
-				text = []string{err.Error()}
+				text = []string{t.app.words.told(err.Error())}
 			}
 			t.lines.set(text)
 			t.app.dirty()

@@ -134,7 +134,7 @@ func (x *transfer) tell(err error, over bool) {
 	}
 	switch {
 	case err != nil:
-		out = append(out, "", "✗ "+err.Error())
+		out = append(out, "", "✗ "+x.words.told(err.Error()))
 	case over:
 		out = append(out, "", "● "+x.words.say("done in %s", took.Round(100*time.Millisecond)))
 	default:

@@ -31,6 +31,21 @@ func language(locale string) string {
 	return "en"
 }
 
+// Told is an error in the user's language, as far as there are words for it.
+func (c *Config) Told(err error) string { return newWords(c.Language).told(err.Error()) }
+
+// told is what a server, the network or a library said. Those say it in English;
+// what users see most often is there in their language.
+func (w words) told(text string) string {
+	if w.other == nil {
+		return text
+	}
+	for _, k := range knownErrors() {
+		text = k.is.ReplaceAllString(text, k.chinese)
+	}
+	return text
+}
+
 // say is a message in the user's language.
 func (w words) say(text string, args ...any) string {
 	if other, ok := w.other[text]; ok {

@@ -10,7 +10,7 @@ func chineseActs() map[string]string {
 		"there is no place for files: set XDG_STATE_HOME or HOME":               "沒有可存放檔案的位置：請設定 XDG_STATE_HOME 或 HOME",
 		"saved as %s; :sd lists it":                                             "已存為 %s；:sd 列出",
 
-		"favourite": "最愛", "one of the keys 1 to 9 for the namespace, or no longer": "讓此命名空間佔用按鍵 1 至 9 之一，或取消",
+		"favourite": "最愛", "one of the keys 1 to 9 for the namespace, or no longer": "讓此 Namespace 佔用按鍵 1 至 9 之一，或取消",
 		"%s has the key %d": "%s 的按鍵為 %d", "%s is no favourite any more": "%s 不再是最愛", "until you leave": "直到您離開為止",
 		"there are nine favourites; f on one of them makes room": "已有九個最愛；在其中一個上按 f 以騰出位置",
 
@@ -45,7 +45,7 @@ func chineseActs() map[string]string {
 
 		"a shell on the node: in a privileged pod that is removed afterwards; asks first": "在節點上開啟終端：使用特權 Pod，結束後移除；會先詢問",
 		"shell on %s": "%s 的終端", "image": "映像檔",
-		"A privileged pod starts on the node, in the namespace %s.":                                              "將在此節點上啟動一個特權 Pod（命名空間 %s）。",
+		"A privileged pod starts on the node, in the namespace %s.":                                              "將在此節點上啟動一個特權 Pod（Namespace %s）。",
 		"It shares the node's processes and network; its disk is at /host.":                                      "它共用節點的行程與網路；節點的磁碟位於 /host。",
 		"A Job holds it, and the cluster removes both once the shell has ended, even if this console is killed.": "它由一個 Job 持有；終端結束後，即使此主控台被強制結束，叢集也會將兩者移除。",
 		"the pod of the shell is removed":                                                                        "終端的 Pod 已移除",

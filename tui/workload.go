@@ -169,7 +169,7 @@ func (m *merged) finish(out api.Tell, revision string) {
 func (m *merged) reason() string {
 	for _, k := range workKinds() {
 		if fault := m.kinds[k.name].fault; fault != nil {
-			return fault.Message
+			return m.words.told(fault.Message)
 		}
 	}
 	return ""
