@@ -41,6 +41,7 @@ type desk struct {
 	ears      *listener // at its terminal, if there is one
 	theme     *theme
 	now       func() time.Time
+	slot      time.Duration // frameSlot
 	suspended atomic.Bool
 	life      context.Context //nolint:containedctx // of run
 	quit      context.CancelFunc
@@ -100,7 +101,7 @@ func newApp(cfg Config, c *cluster) *app {
 	if cfg.ASCII { // which has no other language
 		cfg.Language = "en"
 	}
-	a := &app{desk: &desk{tv: tview.NewApplication(), now: time.Now}, config: cfg, cluster: c, words: newWords(cfg.Language), plane: c.plane, ask: c.ask, consult: c.consult,
+	a := &app{desk: &desk{tv: tview.NewApplication(), now: time.Now, slot: frameSlot}, config: cfg, cluster: c, words: newWords(cfg.Language), plane: c.plane, ask: c.ask, consult: c.consult,
 		shared: sentences.In(language(cfg.Language)),
 		stale:  make(chan struct{}, 1), painted: make(chan struct{}, 1),
 		kinds: firstKinds(), namespace: cfg.Namespace, bindings: bindings()}
@@ -346,7 +347,7 @@ func (a *app) call(done string, request func(ctx context.Context) error) {
 // note and fail say something at the bottom of the screen for a while; a note in
 // the user's language.
 func (a *app) note(text string, args ...any) { a.footer.say(false, a.words.say(text, args...)) }
-func (a *app) fail(err error)                { a.footer.say(true, err.Error()) }
+func (a *app) fail(err error)                { a.footer.say(true, a.words.told(err.Error())) }
 
 // discover learns what kinds there are, the user, the version and the
 // namespaces; it asks again now and then, because they change.

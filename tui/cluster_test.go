@@ -105,7 +105,7 @@ func TestT14RequestsAreNotHeldBack(t *testing.T) {
 			t.Fatal(err1, err2, err3)
 		}
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 45*time.Second {
 		t.Errorf("300 requests took %s", took)
 	}
 }

@@ -51,7 +51,7 @@ func (a *app) paint(ctx context.Context) {
 			return
 		case <-slot.C:
 		}
-		slot.Reset(frameSlot)
+		slot.Reset(a.slot)
 		if a.suspended.Load() {
 			continue // the second's tick, or resuming, will draw
 		}
