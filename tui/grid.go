@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"slices"
+
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 )
@@ -141,22 +143,43 @@ func (g *grid) Draw(s tcell.Screen) {
 // placed is a column at its place on screen.
 type placed struct{ column, x, width int }
 
+// order are the columns from left to right, of which the first are pinned. Where
+// there is no room for all, what is used comes before restarts and age.
+func (g *grid) order(w int) (order []int, pinned int) {
+	need, behind := 0, -1
+	for i, c := range g.snap.columns {
+		order = append(order, i)
+		need += c.width + 1
+		switch {
+		case c.name == "NAME" && pinned == 0:
+			pinned = i + 1
+		case c.name == "STATUS" && behind < 0:
+			behind = i + 1
+		}
+	}
+	if need <= w || behind < pinned {
+		return order, pinned
+	}
+	var early, late []int
+	for _, i := range order[behind:] {
+		if g.snap.columns[i].early {
+			early = append(early, i)
+		} else {
+			late = append(late, i)
+		}
+	}
+	return slices.Concat(order[:behind], early, late), pinned
+}
+
 // place lays out the columns in w cells: namespace and name are pinned, the
 // others scroll. Spare room goes between the columns, up to three cells each.
 func (g *grid) place(w int) []placed {
-	pinned := 0
-	for i, c := range g.snap.columns {
-		if c.name == "NAME" {
-			pinned = i + 1
-			break
-		}
-	}
-	g.left = max(min(g.left, len(g.snap.columns)-pinned-1), 0)
-	need, count := 0, 0
-	for i, c := range g.snap.columns {
-		if i < pinned || i >= pinned+g.left {
-			need, count = need+c.width+1, count+1
-		}
+	order, pinned := g.order(w)
+	g.left = max(min(g.left, len(order)-pinned-1), 0)
+	order = slices.Delete(order, pinned, pinned+g.left)
+	need, count := 0, len(order)
+	for _, i := range order {
+		need += g.snap.columns[i].width + 1
 	}
 	gap := 1
 	if count > 0 {
@@ -164,11 +187,8 @@ func (g *grid) place(w int) []placed {
 	}
 	var out []placed
 	at := 0
-	for i, c := range g.snap.columns {
-		if i >= pinned && i < pinned+g.left {
-			continue
-		}
-		width := c.width
+	for _, i := range order {
+		width := g.snap.columns[i].width
 		if i < pinned && need > w { // leave room for the others
 			width = min(width, max(w*2/5, 12))
 		}

@@ -73,7 +73,8 @@ type gridColumn struct {
 	name  string
 	width int // widest cell
 	right bool
-	sort  int // 1 ascending, -1 descending, 0 not sorted by
+	early bool // before what a narrow screen has no room for
+	sort  int  // 1 ascending, -1 descending, 0 not sorted by
 }
 
 type gridRow struct {
@@ -288,9 +289,10 @@ func (m *rows) layout(s *snapshot) {
 	if m.want.namespaces {
 		s.columns = append(s.columns, gridColumn{name: "NAMESPACE"})
 	}
-	for _, c := range m.allColumns() {
+	for i, c := range m.allColumns() {
 		if c.Priority == 0 || m.want.wide {
-			s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number"})
+			amount := i >= len(m.columns) && !strings.ContainsAny(c.Name, "%/")
+			s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number", early: amount})
 		}
 	}
 	for i := range s.columns {
