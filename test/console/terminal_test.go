@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,7 +101,7 @@ func TestTerminal(t *testing.T) {
 		w.await(t, "web", "Running")
 		w.keys(t, "C-z")
 		w.await(t, "Stopped", "shell>")
-		w.keys(t, "clear; fg", "Enter")
+		w.keys(t, "fg", "Enter")
 		w.await(t, "● live", "Cluster", "<:>", "pods(default)", "Running", "└───", "\n pods")
 		w.keys(t, "?")
 		w.await(t, ":describe")
@@ -112,14 +111,16 @@ func TestTerminal(t *testing.T) {
 		w.await(t, "shell>")
 	})
 	t.Run("T49 it can be stopped by a signal, under a shell and alone", func(t *testing.T) { stopsAndGoesOn(t, console) })
+	t.Run("T49 so can a shell in it, and the terminal is raw again", func(t *testing.T) { shellIsStopped(t, console) })
 	t.Run("T16 the API server goes and comes, and nothing is missed", func(t *testing.T) {
 		line, through := cutLine(t, kubeconfig)
 		w := newWindow(t, "xterm-256color", consoleOf(through, "pods default"))
 		w.await(t, "web", "Running", "● live")
+		slack := w.slack(t)
 		line.cut(true)
 		began := time.Now()
 		w.await(t, "reconnecting")
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 2*time.Second+slack {
 			t.Errorf("a break is told after %s", took)
 		}
 		patch := []byte(`{"metadata":{"name":"late"},"spec":{"containers":[{"name":"c","image":"registry.example/late:1"}]}}`)
@@ -129,7 +130,7 @@ func TestTerminal(t *testing.T) {
 		line.cut(false)
 		began = time.Now()
 		w.await(t, "● live", "late")
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 5*time.Second+slack {
 			t.Errorf("live again after %s", took)
 		}
 	})
@@ -186,17 +187,11 @@ func stopsAndGoesOn(t *testing.T, console string) {
 	w := newWindow(t, "xterm-256color", "bash --norc")
 	w.keys(t, "PS1='shell> '", "Enter", console, "Enter")
 	w.await(t, "web", "Running")
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.pid(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(children)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	_ = syscall.Kill(w.child(t), syscall.SIGSTOP)
 	w.await(t, "Stopped", "shell>")
-	w.keys(t, "clear; fg", "Enter")
+	w.keys(t, "clear", "Enter")
+	w.awaitGone(t, "Cluster") // what is drawn from now on is drawn anew
+	w.keys(t, "fg", "Enter")
 	whole(w)
 	w.keys(t, ":q", "Enter")
 	w.await(t, "shell>")
@@ -207,6 +202,36 @@ func stopsAndGoesOn(t *testing.T, console string) {
 	alone.tmux(t, "resize-window", "-x", "90", "-y", "30")
 	_ = syscall.Kill(alone.pid(t), syscall.SIGCONT)
 	whole(alone)
+}
+
+// shellIsStopped stops the console while it has lent the terminal to a shell in a
+// pod. The shell that it was started from makes the terminal its own meanwhile.
+func shellIsStopped(t *testing.T, console string) {
+	w := newWindow(t, "xterm-256color", "bash --norc")
+	w.keys(t, "PS1='shell> '", "Enter", console, "Enter")
+	w.await(t, "web", "Running")
+	w.keys(t, "s")
+	w.await(t, "exit or ctrl-d comes back", "/ #")
+	tty := strings.TrimSpace(w.tmux(t, "display-message", "-p", "#{pane_tty}"))
+	modes := func(has string) {
+		t.Helper()
+		await(t, time.Minute, has, func() bool {
+			out, err := exec.Command("stty", "-F", tty, "-a").Output()
+			return err == nil && strings.Contains(" "+strings.Join(strings.Fields(string(out)), " ")+" ", " "+has+" ")
+		})
+	}
+	modes("-isig")
+	_ = syscall.Kill(w.child(t), syscall.SIGSTOP)
+	w.await(t, "Stopped", "shell>")
+	modes("isig")
+	w.tmux(t, "resize-window", "-x", "101", "-y", "33")
+	w.keys(t, "clear; fg", "Enter")
+	modes("-isig")
+	w.ask(t, "stty size", "33 101")
+	w.keys(t, "exit", "Enter")
+	w.await(t, "pods(default)", "● live")
+	w.keys(t, ":q", "Enter")
+	w.await(t, "shell>")
 }
 
 // shellGoesOn kills the API server under a shell.
@@ -234,8 +259,14 @@ func shellGoesOn(t *testing.T, cluster *cluster, console string) {
 	w.await(t, "──", "r connects again", "line 59")
 	kept("after the break")
 	cluster.start(t)
-	w.keys(t, "r")
-	w.await(t, "This container is simulated")
+	await(t, time.Minute, "another shell", func() bool {
+		screen := w.await(t, "──")
+		if strings.HasSuffix(strings.TrimSpace(screen), "──") { // it is not there yet, or no more
+			w.keys(t, "r")
+			time.Sleep(time.Second)
+		}
+		return strings.Contains(screen, "This container is simulated")
+	})
 	w.keys(t, "echo a'g'ain", "Enter")
 	w.await(t, "\nagain\n", "r connects again") // below the line that divides the two
 	kept("in the next shell")
@@ -252,12 +283,13 @@ func onlyRowsTravel(t *testing.T, kubeconfig string, kube kubernetes.Interface) 
 	through, sent := openly(t, kubeconfig, "")
 	w := newWindow(t, "xterm-256color", consoleOf(through, "pods all"))
 	w.await(t, "web", "Running", "default") // and what the header tells
-	for _, step := range []struct{ line, want string }{
-		{"configmaps default", "big"}, {"secrets default", "big"}, {"nodes", "node-3"}, {"deployments all", "deployments(all)["}, {"events all", "Scheduled"},
-		{"namespaces", "kube-system"}, {"pulse", "What is wrong now"}, {"map", "node-3"},
+	for _, step := range []struct{ line, title, want string }{
+		{"configmaps default", "configmaps(default)[", "big"}, {"secrets default", "secrets(default)[", "big"}, {"nodes", "nodes[", "node-3"},
+		{"deployments all", "deployments(all)[", "NAME"}, {"events all", "events(all)[", "Scheduled"}, {"namespaces", "namespaces[", "kube-system"},
+		{"pulse", "What is wrong now", "nodes"}, {"map", "etcd", "node-3"},
 	} {
 		w.keys(t, ":"+step.line, "Enter")
-		w.await(t, step.want)
+		w.await(t, step.title, step.want)
 	}
 	got := sent.String()
 	if !strings.Contains(got, "web") || !strings.Contains(got, "big") {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -61,6 +62,20 @@ func (w *window) pid(t *testing.T) int {
 	return pid
 }
 
+// child is of what that program started.
+func (w *window) child(t *testing.T) int {
+	t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.pid(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
 // past is what the terminal shows, and what has scrolled out of it.
 func (w *window) past(t *testing.T) string {
 	t.Helper()
@@ -92,19 +107,38 @@ func (w *window) await(t *testing.T, texts ...string) (screen string) {
 	}
 }
 
+// awaitGone waits until a text is not on the screen any more.
+func (w *window) awaitGone(t *testing.T, text string) {
+	t.Helper()
+	await(t, time.Minute, "the screen is rid of "+text, func() bool { return !strings.Contains(w.tmux(t, "capture-pane", "-p"), text) })
+}
+
+// slack is what this machine, busy as it is now, may add to a limit of time: some
+// times what the console, showing a table, takes to show its help and be back.
+func (w *window) slack(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	w.keys(t, "?")
+	w.await(t, ":describe")
+	w.keys(t, "Escape")
+	w.awaitGone(t, ":describe")
+	return 10 * time.Since(began)
+}
+
 // ask types a line until its answer is on the screen.
 func (w *window) ask(t *testing.T, line, answer string) {
 	t.Helper()
-	await(t, time.Minute, answer, func() bool {
+	screen := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		w.keys(t, line, "Enter")
 		for range 50 {
-			if strings.Contains(w.tmux(t, "capture-pane", "-p"), answer) {
-				return true
+			if screen = w.tmux(t, "capture-pane", "-p"); strings.Contains(screen, answer) {
+				return
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		return false
-	})
+	}
+	t.Fatalf("%q is not answered by %q:\n%s", line, answer, screen)
 }
 
 // line is a way to the API server that can be cut.
