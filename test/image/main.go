@@ -2,6 +2,8 @@
 // need a registry:
 //
 //	image -name example.org/app:1 -o app.tar PROGRAM
+//
+// Without a program, its programs are those of the node whose disk is at /host.
 package main
 
 import (
@@ -29,25 +31,35 @@ func main() {
 	}
 }
 
+// file is one of an image.
+type file struct {
+	tar.Header
+	data []byte
+}
+
 func write(ref, out, program string) error {
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		return err
 	}
-	code, err := os.ReadFile(program)
-	if err != nil {
-		return err
+	content := []file{
+		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/:/app\n")},
+	}
+	if program != "" {
+		code, err := os.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		content = append(content, file{tar.Header{Typeflag: tar.TypeReg, Name: "app", Mode: 0o755}, code})
+	} else {
+		for _, name := range []string{"bin", "lib", "lib64", "usr"} {
+			content = append(content, file{tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "host/" + name, Mode: 0o777}, nil})
+		}
 	}
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
-	for _, f := range []struct {
-		tar.Header
-		data []byte
-	}{
-		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
-		{tar.Header{Typeflag: tar.TypeReg, Name: "app", Mode: 0o755}, code},
-		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/:/app\n")},
-	} {
+	for _, f := range content {
 		f.Size = int64(len(f.data))
 		if err := w.WriteHeader(&f.Header); err != nil {
 			return err

@@ -103,7 +103,7 @@ func TestReal(t *testing.T) {
 }
 
 // makeImages builds the tests' program into two image files, versions 1 and 2 of
-// the same thing.
+// the same thing, and makes one for shells on nodes.
 func makeImages(t *testing.T) (files []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +116,9 @@ func makeImages(t *testing.T) (files []string) {
 		must(t, tool, "-name", "example.org/app:"+version, "-o", file, app)
 		files = append(files, file)
 	}
-	return files
+	shell := filepath.Join(dir, "shell.tar")
+	must(t, tool, "-name", "example.org/shell:1", "-o", shell)
+	return append(files, shell)
 }
 
 func must(t *testing.T, command ...string) {
