@@ -84,6 +84,24 @@ describe('editing', () => {
       await until('mine won', async () => (await kube(page, 'GET', `${core}/configmaps/${name}`)).data.a === 'mine')
     }))
 
+  test('what is refused is said at its field, too, until it is mended', () =>
+    on(`/k/deployments.apps?o=deployments.apps/${ns}/web&t=yaml&edit=1`, {}, async (page) => {
+      await page.locator('.cm-content[contenteditable=true]').waitFor()
+      const under = (line) => page.locator('.cm-line', { hasText: line }).locator('xpath=following-sibling::*[1]')
+      await edit(page, '\n  replicas: 2', '\n  replicas: -1')
+      await page.locator('[data-save]').click()
+      await page.getByRole('alert').filter({ hasText: 'spec.replicas' }).waitFor()
+      await under('replicas: -1').and(page.locator('.refused', { hasText: 'greater than or equal to 0' })).waitFor()
+      await edit(page, '\n  replicas: -1', '\n  replicas: 2\n  replikas: 2')
+      await page.locator('[data-review]').click()
+      await under('replikas: 2').and(page.locator('.refused', { hasText: 'spec.replikas' })).waitFor()
+      await edit(page, '\n  replikas: 2', '')
+      await page.locator('[data-save]').click()
+      await page.locator('.refused').waitFor({ state: 'detached' })
+      await page.locator('.cm-content[contenteditable=false]').waitFor()
+      ignoring(page, /400|422/)
+    }))
+
   test('T44: the schema helps: unknown fields are marked, known ones offered', () =>
     on(`/k/deployments.apps?o=deployments.apps/${ns}/web&t=yaml&edit=1`, {}, async (page) => {
       await page.locator('.cm-content[contenteditable=true]').waitFor()

@@ -3,10 +3,11 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirro
 import { yaml } from '@codemirror/lang-yaml'
 import { bracketMatching, foldGutter, foldKeymap, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language'
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search'
-import { Compartment, EditorState, type Extension } from '@codemirror/state'
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
+import { Compartment, EditorState, StateEffect, StateField, type Extension } from '@codemirror/state'
+import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, WidgetType } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { nonce } from './nonce'
+import type { Reason } from './schema'
 
 export interface Editor {
   text(): string
@@ -14,6 +15,8 @@ export interface Editor {
   editable(yes: boolean): void
   /** help adds what is known of the kind's fields. */
   help(more: Extension): void
+  /** refuse shows what speaks against what stands in lines, under each; none: what was shown goes. */
+  refuse(reasons: Reason[]): void
   focus(): void
   dispose(): void
 }
@@ -33,6 +36,7 @@ const look = EditorView.theme({
   '.cm-tooltip-autocomplete ul li[aria-selected]': { backgroundColor: 'var(--accent-soft) !important', color: 'var(--text) !important' },
   '.cm-completionDetail': { color: 'var(--text-3)', fontStyle: 'normal' },
   '.cm-completionInfo, .field-help': { maxWidth: '420px', padding: '6px 10px', whiteSpace: 'pre-wrap' },
+  '.refused': { padding: '0 14px', color: 'var(--error)', whiteSpace: 'pre-wrap' },
   '.cm-diagnosticText': { whiteSpace: 'pre-wrap' },
   '.cm-foldPlaceholder': { backgroundColor: 'var(--sunken)', border: '1px solid var(--line)', color: 'var(--text-3)' },
 })
@@ -45,6 +49,31 @@ const colours = HighlightStyle.define([
   { tag: tags.punctuation, color: 'var(--text-3)' },
 ])
 
+class Refusal extends WidgetType {
+  constructor(private readonly text: string) {
+    super()
+  }
+  toDOM(): HTMLElement {
+    const dom = document.createElement('div')
+    dom.className = 'refused'
+    dom.textContent = this.text
+    return dom
+  }
+}
+
+const refuse = StateEffect.define<Reason[]>()
+const refusals = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update(shown, tr) {
+    shown = shown.map(tr.changes)
+    for (const e of tr.effects) {
+      if (e.is(refuse)) shown = Decoration.set(e.value.map((r) => Decoration.widget({ widget: new Refusal(r.text), block: true, side: 1 }).range(tr.state.doc.lineAt(r.at).to)), true)
+    }
+    return shown
+  },
+  provide: (field) => EditorView.decorations.from(field),
+})
+
 export function createEditor(parent: HTMLElement, text: string, label: string): Editor {
   const mode = new Compartment()
   const helping = new Compartment()
@@ -54,7 +83,7 @@ export function createEditor(parent: HTMLElement, text: string, label: string): 
     doc: text,
     extensions: [
       EditorView.cspNonce.of(nonce()), lineNumbers(), foldGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(), highlightSelectionMatches(), search({ top: true }), yaml(),
-      syntaxHighlighting(colours), look, mode.of(frozen(true)), helping.of([]), keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, indentWithTab]),
+      syntaxHighlighting(colours), look, refusals, mode.of(frozen(true)), helping.of([]), keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, indentWithTab]),
     ],
   })
   return {
@@ -67,6 +96,7 @@ export function createEditor(parent: HTMLElement, text: string, label: string): 
     },
     editable: (yes) => view.dispatch({ effects: mode.reconfigure(frozen(!yes)) }),
     help: (more) => view.dispatch({ effects: helping.reconfigure(more) }),
+    refuse: (reasons) => view.dispatch({ effects: [refuse.of(reasons), ...(reasons[0] ? [EditorView.scrollIntoView(reasons[0].at, { y: 'center' })] : [])] }),
     focus: () => view.focus(),
     dispose: () => view.destroy(),
   }

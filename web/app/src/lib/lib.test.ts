@@ -8,7 +8,7 @@ import { fuzzyScore, parseFilter } from './filter'
 import { Lag } from './lag'
 import { Feed, Lines } from './lines'
 import { LogView } from './logview'
-import { pathAt, read, Schemas } from './schema'
+import { pathAt, read, reasons, Schemas } from './schema'
 import { compareRows, Sorter } from './sort'
 import { tar } from './tar'
 import { bytes, plural, shorten } from './words'
@@ -239,6 +239,16 @@ describe('a schema', () => {
   test('dates and clock times are texts', () => expect(read('at: 2026-01-01T00:00:00Z\nfor: 10:30\nflag: yes')).toEqual({ at: '2026-01-01T00:00:00Z', for: '10:30', flag: true }))
   test('broken YAML is said to be', () => expect(s.check('a: [', words)[0]?.severity).toBe('error'))
   test('fields are found along a path', () => expect(s.at(['ports', '[]', 'port'])?.type).toBe('integer'))
+})
+
+describe('what a refusal says', () => {
+  const text = 'metadata:\n  name: x\nspec:\n  replicas: -1\n  containers:\n  - name: a\n  - name: b\n    image: ""\n'
+  const lines = (message: string, causes: { field?: string; message?: string }[] = []) => reasons(message, causes, text, (f) => `unknown ${f}`).map((r) => `${text.slice(0, r.at).split('\n').length} ${r.text}`)
+  test.each([
+    ['spec.replicas', '4'], ['spec.containers[1].image', '8'], ['spec.containers[0].image', '6'], ['spec.containers[0]', '6'], ['metadata.labels[a.b/c]', '1'], ['spec', '3'], ['status.phase', ''], ['', ''],
+  ])('of %s', (field, line) => expect(lines('invalid', [{ field, message: 'wrong' }])).toEqual(line ? [`${line} wrong`] : []))
+  test('of fields that are not known', () => expect(lines('strict decoding error: unknown field "spec.size", unknown field "spec.containers[1].tty"')).toEqual(['3 unknown spec.size', '7 unknown spec.containers[1].tty']))
+  test('of one of another type', () => expect(lines('json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32')[0]).toMatch(/^4 json/))
 })
 
 describe('comparing', () => {

@@ -148,3 +148,36 @@ export function pathAt(lines: string[], line: number, column: number): string[] 
   }
   return path
 }
+
+/** Reason is something that speaks against an edit, and where in its text. */
+export interface Reason {
+  at: number
+  text: string
+}
+
+/**
+ * reasons are what a refusal says of fields, each at its field in the text that was
+ * refused, or at what is nearest above it: the causes of an invalid object, fields that
+ * the server does not know, one of another type.
+ */
+export function reasons(message: string, causes: { field?: string; message?: string }[], text: string, unknown: (field: string) => string): Reason[] {
+  const found = causes.map((c) => ({ field: c.field ?? '', text: c.message ?? '' }))
+  for (const [, field] of found.length ? [] : message.matchAll(/unknown field "([^"]+)"/g)) found.push({ field: field!, text: unknown(field!) })
+  const mistyped = /cannot unmarshal .* into Go struct field \w+\.(\S+) of type/.exec(message)
+  if (!found.length && mistyped) found.push({ field: mistyped[1]!, text: message })
+  const root = parseDocument(text, dialect).contents
+  return found.flatMap((f) => {
+    const at = placeOf(root, (f.field.match(/\[[^\]]*\]|[^.[\]]+/g) ?? []).map((part) => part.replace(/[[\]]/g, '')))
+    return at === undefined ? [] : [{ at, text: f.text }]
+  })
+}
+
+function placeOf(node: ParsedNode | null, [part, ...rest]: string[]): number | undefined {
+  if (part === undefined) return undefined
+  if (isSeq(node)) {
+    const item = node.items[Number(part)] as ParsedNode | undefined
+    return item && (placeOf(item, rest) ?? item.range[0])
+  }
+  const pair = isMap(node) ? node.items.find((p) => isScalar(p.key) && String(p.key.value) === part) : undefined
+  return pair && (placeOf(pair.value as ParsedNode | null, rest) ?? (pair.key as ParsedNode).range[0])
+}

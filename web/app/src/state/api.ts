@@ -4,12 +4,19 @@ import { impersonated } from './as.svelte'
 /** How long an answer may take to come as a whole: API servers give up later. */
 const patience = 30_000
 
+export interface Cause {
+  field?: string
+  message?: string
+}
+
 /** A failed request, in the API server's words. */
 export class ApiError extends Error {
   constructor(
     readonly code: number,
     message: string,
     readonly reason = '',
+    /** What it says of single fields. */
+    readonly causes: Cause[] = [],
   ) {
     super(message)
   }
@@ -46,7 +53,7 @@ async function failure(answer: Response): Promise<ApiError> {
   const text = await answer.text()
   try {
     const status = JSON.parse(text)
-    if (status.message) return new ApiError(answer.status, status.message, status.reason)
+    if (status.message) return new ApiError(answer.status, status.message, status.reason, status.details?.causes)
   } catch {
     // Not a Status: a few words of text will do, a proxy's page will not.
   }
