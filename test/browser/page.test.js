@@ -196,6 +196,85 @@ describe('actions', () => {
     }))
 })
 
+describe('what a dialog is for can be done again when it failed', () => {
+  const name = unique('retry')
+  const path = `${apps}/deployments/${name}`
+  const get = (page) => kube(page, 'GET', path)
+  before(async () => {
+    const page = await visit(browser)
+    await kube(page, 'POST', `${apps}/deployments`, deployment(name, 1))
+    await available(page, name, 1)
+    await kube(page, 'PATCH', path, { spec: { template: { metadata: { labels: { round: '2' } } } } }, merge)
+    await until('a second revision', async () => (await kube(page, 'GET', `${apps}/replicasets`)).items.filter((r) => r.metadata.name.startsWith(name)).length === 2)
+    await page.context().close()
+  })
+
+  for (const [action, method, to, prepare, done] of [
+    ['scale', 'PATCH', 'scale', (page) => page.getByLabel('Replicas').fill('2'), async (page) => (await get(page)).spec.replicas === 2],
+    ['image', 'PATCH', name, (page) => page.getByRole('textbox', { name: 'web' }).fill('registry.example/web:3'), async (page) => (await get(page)).spec.template.spec.containers[0].image.endsWith(':3')],
+    ['history', 'PATCH', name, (page) => page.getByRole('option').last().click(), async (page) => !(await get(page)).spec.template.metadata.labels.round],
+    ['delete', 'DELETE', name, (page) => page.getByLabel('What it controls').selectOption('Foreground'), async (page) => !(await kube(page, 'GET', `${apps}/deployments`)).items.some((d) => d.metadata.name === name)],
+  ]) {
+    test(action, () =>
+      on(`/k/deployments.apps?ns=${ns}&o=deployments.apps/${ns}/${name}`, {}, async (page) => {
+        let times = 1
+        await page.route(new RegExp(`/${to}\\?`), (r) => (r.request().method() === method && times-- > 0 ? r.fulfill({ status: 500, json: { kind: 'Status', status: 'Failure', code: 500, message: 'out of order' } }) : r.fallback()))
+        await act(page, action)
+        await prepare(page)
+        await confirm(page)
+        await page.getByRole('dialog').getByRole('alert').filter({ hasText: 'out of order' }).waitFor()
+        await confirm(page)
+        await page.getByRole('dialog').waitFor({ state: 'detached' })
+        await until('it is done', () => done(page))
+        ignoring(page, /500/)
+      }))
+  }
+
+  test('many: what was done already is not done again', () =>
+    on('/', {}, async (page) => {
+      const stem = unique('some')
+      for (const n of ['a', 'b']) await kube(page, 'POST', `${core}/configmaps`, configMap(`${stem}-${n}`))
+      let times = 1
+      const asked = []
+      await page.route(new RegExp(`/${stem}-`), (r) => (asked.push(r.request().url().match(/-(a|b)\?/)[1]), asked.at(-1) === 'b' && times-- > 0 ? r.fulfill({ status: 500, body: 'out of order' }) : r.fallback()))
+      await page.goto(`${base}/ui/k/configmaps?ns=${ns}&q=${stem}`)
+      await rowNamed(page, `${stem}-b`).waitFor()
+      await grid(page).focus()
+      await page.keyboard.press('*')
+      await page.locator('[data-bulk=delete]:enabled').click()
+      await confirm(page)
+      await page.getByRole('dialog').getByRole('alert').filter({ hasText: `${stem}-b: out of order` }).waitFor()
+      await confirm(page)
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      assert.deepEqual(asked.sort(), ['a', 'b', 'b'])
+      await rowNamed(page, stem).first().waitFor({ state: 'detached' })
+      ignoring(page, /500/)
+    }))
+
+  test('drain', () =>
+    on('/', {}, async (page) => {
+      const failing = { cordon: 1, evict: 1 }
+      const once = (what) => (r) => (r.request().method() !== 'GET' && failing[what]-- > 0 ? r.fulfill({ status: 500, body: `no ${what}` }) : r.fallback())
+      await page.route(/\/nodes\/node-2\?/, once('cordon'))
+      await page.route(/\/eviction$/, once('evict'))
+      await page.goto(`${base}/ui/k/nodes?o=nodes//node-2`)
+      await act(page, 'drain')
+      await page.getByText(/pods are evicted/).waitFor()
+      const accept = page.getByLabel('I accept that')
+      if (await accept.count()) await accept.check()
+      for (const what of ['cordon', 'evict']) {
+        await confirm(page)
+        await page.getByRole('dialog').getByRole('alert').filter({ hasText: `no ${what}` }).waitFor()
+      }
+      await confirm(page)
+      await page.locator('[data-progress]', { hasText: 'is drained' }).waitFor()
+      await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+      await act(page, 'uncordon')
+      await until('it takes pods again', async () => !(await kube(page, 'GET', '/api/v1/nodes/node-2')).spec.unschedulable)
+      ignoring(page, /500/)
+    }))
+})
+
 describe('deleting', () => {
   test('T40: shows what goes with it', () =>
     on('/', {}, async (page) => {
