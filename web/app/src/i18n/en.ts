@@ -277,7 +277,6 @@ export const en = {
   'access.yes': 'allowed',
   'access.some': 'some namespaces or names only',
   'access.no': 'not allowed',
-  'access.retry': 'Try again',
   'access.anyName': 'any',
   'access.only': 'only {names}',
   'access.through': 'as {name}',

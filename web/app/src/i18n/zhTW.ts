@@ -278,7 +278,6 @@ export const zhTW: Record<Key, string> = {
   'access.yes': '允許',
   'access.some': '僅限部分 Namespace 或名稱',
   'access.no': '不允許',
-  'access.retry': '再試一次',
   'access.anyName': '任何',
   'access.only': '僅限 {names}',
   'access.through': '以 {name} 的身分',

@@ -15,7 +15,7 @@ const nothing = new Set(['', '<none>', '<unknown>', '<unset>', 'n/a'])
  * start a text ("2 (5m ago)", "3/4", "10Gi"), texts with digits by their value,
  * times by time. Nothing comes last in either direction: see sorter.
  */
-export function compareCells(a: Cell, b: Cell, type: string): number {
+function compareCells(a: Cell, b: Cell, type: string): number {
   if (type === 'age') return Date.parse(String(b)) - Date.parse(String(a)) // the youngest first
   if (typeof a === 'number' && typeof b === 'number') return a - b
   const x = quantity(a)

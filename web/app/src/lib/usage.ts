@@ -15,7 +15,7 @@ export interface Measure {
   allocatable?: Amounts
 }
 
-export const cores = (milli: number): string => (milli >= 10_000 ? String(Math.round(milli / 1000)) : milli >= 1000 ? (milli / 1000).toFixed(1).replace(/\.0$/, '') : `${Math.round(milli)}m`)
+const cores = (milli: number): string => (milli >= 10_000 ? String(Math.round(milli / 1000)) : milli >= 1000 ? (milli / 1000).toFixed(1).replace(/\.0$/, '') : `${Math.round(milli)}m`)
 export const memory = (bytes: number): string => (bytes >= 10 * 2 ** 30 ? `${Math.round(bytes / 2 ** 30)}Gi` : bytes >= 2 ** 30 ? `${(bytes / 2 ** 30).toFixed(1)}Gi` : `${Math.round(bytes / 2 ** 20)}Mi`)
 
 const column = (name: string, description: string): Column => ({ name, type: 'string', description })

@@ -1,11 +1,11 @@
-import { namespaceCells, namespaceColumns, nodeCells, nodeColumns, podCells, podColumns, total, Widened, type Amounts, type Measure } from '../lib/usage'
+import { namespaceCells, namespaceColumns, nodeCells, nodeColumns, podCells, podColumns, total, Widened, type Measure } from '../lib/usage'
 import type { Subscription } from '../stream/connection.svelte'
 import type { Column, Row } from '../stream/types'
-import { ApiError, get } from './api'
+import { get } from './api'
 import type { Kind } from './kinds.svelte'
 import { say } from './mutate'
 
-export const usagePath = '/orrery/v1/usage'
+const usagePath = '/orrery/v1/usage'
 const every = 15_000
 
 export const canMeasure = (kind: Kind): boolean => kind.group === '' && /^(pods|nodes|namespaces)$/.test(kind.resource)
@@ -41,7 +41,7 @@ class Usage {
   private async ask(): Promise<void> {
     if (!document.hidden) {
       try {
-        this.take(await get<Answer>(usagePath).catch((e) => (e instanceof ApiError && e.code === 404 ? fromMetrics() : Promise.reject(e))))
+        this.take(await get<Answer>(usagePath))
       } catch (e) {
         this.error = say(e)
       }
@@ -57,27 +57,6 @@ class Usage {
     for (const p of a.pods ?? []) (spaces.get(p.namespace) ?? spaces.set(p.namespace, []).get(p.namespace)!).push(p)
     this.namespaces = new Map([...spaces].map(([ns, list]) => [ns, total(list)]))
   }
-}
-
-interface Metrics {
-  items: { metadata: { namespace: string; name: string }; usage?: Record<string, string>; containers?: { usage: Record<string, string> }[] }[]
-}
-
-/** fromMetrics reads metrics.k8s.io, where the server is not orrery's: only what is used. */
-async function fromMetrics(): Promise<Answer> {
-  const [pods, nodes] = await Promise.all([get<Metrics>('/apis/metrics.k8s.io/v1beta1/pods'), get<Metrics>('/apis/metrics.k8s.io/v1beta1/nodes').catch((): Metrics => ({ items: [] }))])
-  const nothing = { requests: { cpu: 0, memory: 0 }, limits: { cpu: 0, memory: 0 } }
-  const used = (list: Record<string, string>[]): Amounts => ({ cpu: list.reduce((n, u) => n + quantity(u.cpu) * 1000, 0), memory: list.reduce((n, u) => n + quantity(u.memory), 0) })
-  return {
-    pods: pods.items.map((p) => ({ ...p.metadata, ...nothing, used: used((p.containers ?? []).map((c) => c.usage)) })),
-    nodes: nodes.items.map((n) => ({ ...n.metadata, ...nothing, used: used([n.usage ?? {}]) })),
-  }
-}
-
-const units: Record<string, number> = { n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 }
-function quantity(q = '0'): number {
-  const m = /^([\d.]+)([a-zA-Z]*)$/.exec(q)
-  return m ? Number(m[1]) * (units[m[2]!] ?? 1) : 0
 }
 
 export const usage = new Usage()
