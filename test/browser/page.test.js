@@ -20,6 +20,11 @@ const deployment = (name, replicas = 2) => ({
 })
 const available = (page, name, n) => until(`${name} has ${n}`, async () => (await kube(page, 'GET', `${apps}/deployments/${name}`)).status?.availableReplicas === n)
 const running = (page) => until('a pod runs', async () => (await kube(page, 'GET', `${core}/pods?labelSelector=app%3Dweb`)).items.find((p) => p.status.phase === 'Running' && !p.metadata.deletionTimestamp)?.metadata.name)
+/** spare is a node without the pod that other tests look at, too, and nobody makes anew. */
+async function spare(page) {
+  const { nodeName } = (await kube(page, 'GET', '/api/v1/namespaces/default/pods/typo')).spec
+  return (await kube(page, 'GET', '/api/v1/nodes')).items.map((n) => n.metadata.name).findLast((n) => n !== nodeName)
+}
 const edit = (page, find, change) => page.evaluate(([find, change]) => {
   const content = document.querySelector('.cm-content')
   const view = content.cmView?.view ?? content.cmTile?.view
@@ -167,7 +172,7 @@ describe('actions', () => {
 
   test('a node is drained, with its progress', () =>
     on('/k/nodes', {}, async (page) => {
-      const node = (await kube(page, 'GET', '/api/v1/nodes')).items.at(-1).metadata.name
+      const node = await spare(page)
       await page.goto(`${base}/ui/k/nodes?o=nodes//${node}`)
       await act(page, 'drain')
       const accept = page.getByLabel('I accept that')
@@ -255,9 +260,10 @@ describe('what a dialog is for can be done again when it failed', () => {
     on('/', {}, async (page) => {
       const failing = { cordon: 1, evict: 1 }
       const once = (what) => (r) => (r.request().method() !== 'GET' && failing[what]-- > 0 ? r.fulfill({ status: 500, body: `no ${what}` }) : r.fallback())
-      await page.route(/\/nodes\/node-2\?/, once('cordon'))
+      const node = await spare(page)
+      await page.route(new RegExp(`/nodes/${node}\\?`), once('cordon'))
       await page.route(/\/eviction$/, once('evict'))
-      await page.goto(`${base}/ui/k/nodes?o=nodes//node-2`)
+      await page.goto(`${base}/ui/k/nodes?o=nodes//${node}`)
       await act(page, 'drain')
       await page.getByText(/pods are evicted/).waitFor()
       const accept = page.getByLabel('I accept that')
@@ -270,7 +276,7 @@ describe('what a dialog is for can be done again when it failed', () => {
       await page.locator('[data-progress]', { hasText: 'is drained' }).waitFor()
       await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
       await act(page, 'uncordon')
-      await until('it takes pods again', async () => !(await kube(page, 'GET', '/api/v1/nodes/node-2')).spec.unschedulable)
+      await until('it takes pods again', async () => !(await kube(page, 'GET', `/api/v1/nodes/${node}`)).spec.unschedulable)
       ignoring(page, /500/)
     }))
 })
