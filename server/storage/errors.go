@@ -95,7 +95,7 @@ func errCorrupt(err error) error {
 }
 
 // backendError turns what etcd says into what a client should hear: try again
-// when etcd is out of reach.
+// when etcd is out of reach, and else its own words, as upstream's clients know them.
 func backendError(gr schema.GroupResource, verb string, err error) error {
 	var known *apierrors.StatusError
 	if err == nil || errors.As(err, &known) {
@@ -109,5 +109,5 @@ func backendError(gr schema.GroupResource, verb string, err error) error {
 			return apierrors.NewServerTimeout(gr, verb, 2)
 		}
 	}
-	return fmt.Errorf("%s %s: %w", verb, gr, err)
+	return err
 }

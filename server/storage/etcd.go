@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -224,5 +223,5 @@ func etcdError(err error) error {
 	case rpctypes.ErrFutureRev:
 		return ErrFuture
 	}
-	return fmt.Errorf("etcd: %w", err)
+	return err // it says itself whose it is
 }

@@ -79,6 +79,9 @@ func (s *Store) begin(ctx context.Context, loader func(*Collection, bool), resta
 	return nil
 }
 
+// askTimeout is how long the follower waits for an answer before it asks again.
+const askTimeout = 5 * time.Second
+
 // askRevision does not wait for ever for an etcd that accepts but never answers.
 func (s *Store) askRevision(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
