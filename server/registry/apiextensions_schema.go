@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	celgo "github.com/google/cel-go/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
@@ -39,20 +40,23 @@ var (
 
 // validSchema names the faults of a schema: where it isn't structural, defaults
 // that don't fit, words that nobody understands, and rules that don't compile or
-// can't be afforded.
-func validSchema(s *schemaProps, at *field.Path) field.ErrorList {
+// can't be afforded. known are the rules that there were before.
+func validSchema(s *schemaProps, at *field.Path, known *knownRules) field.ErrorList {
 	built, err := structural.NewStructural(s)
 	var errs field.ErrorList
 	if err == nil {
 		errs = validStructure(built, at)
 	}
-	c := &schemaCheck{}
+	c := &schemaCheck{known: known}
 	place := schemaPlace{path: at, root: true, times: new(uint64)}
 	*place.times = 1
 	if err == nil && len(errs) == 0 { // rules can only be understood in a sound schema
 		place.built = built
 	}
 	faults, ruleFaults := c.walk(s, place)
+	if known.unchanged {
+		return append(ruleFaults, c.total(at)...)
+	}
 	errs = append(append(errs, faults...), ruleFaults...)
 	if err != nil && len(errs) == 0 {
 		errs = append(errs, field.Invalid(at, "", err.Error()))
@@ -71,8 +75,42 @@ func validStructure(s *structural.Structural, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// knownRules are the rules that a definition had before it was changed. They may use
+// what this version of Kubernetes does not let new ones use yet.
+type knownRules struct {
+	texts map[string]bool
+	// unchanged: the whole schema was there before. What it is may not be right any
+	// more, but its rules have to compile, and may each cost too much.
+	unchanged bool
+}
+
+// note adds the rules of a schema.
+func (k *knownRules) note(s *schemaProps, _ schemaPlace) {
+	if s == nil {
+		return
+	}
+	for _, rule := range s.XValidations {
+		k.texts[rule.Rule], k.texts[rule.MessageExpression] = true, true
+	}
+	(&schemaCheck{}).parts(s, schemaPlace{path: field.NewPath("")}, k.note)
+}
+
+// RuleEnv is what a rule may use.
+func (k *knownRules) RuleEnv(all *environment.EnvSet, text string) *celgo.Env {
+	if k.texts[text] {
+		return all.StoredExpressionsEnv()
+	}
+	return all.NewExpressionsEnv()
+}
+
+// MessageExpressionEnv is what the message of a rule may use.
+func (k *knownRules) MessageExpressionEnv(all *environment.EnvSet, text string) *celgo.Env {
+	return k.RuleEnv(all, text)
+}
+
 // schemaCheck is one walk over a schema.
 type schemaCheck struct {
+	known *knownRules
 	env   *environment.EnvSet
 	costs []ruleCost
 }
@@ -417,7 +455,7 @@ func (c *schemaCheck) rules(s *schemaProps, at schemaPlace) field.ErrorList {
 	if c.env == nil {
 		c.env = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	}
-	results, err := cel.Compile(at.built, model.SchemaDeclType(at.built, at.root || s.XEmbeddedResource), celconfig.PerCallLimit, c.env, cel.NewExpressionsEnvLoader())
+	results, err := cel.Compile(at.built, model.SchemaDeclType(at.built, at.root || s.XEmbeddedResource), celconfig.PerCallLimit, c.env, c.known)
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
@@ -454,7 +492,7 @@ func (c *schemaCheck) rules(s *schemaProps, at schemaPlace) field.ErrorList {
 
 func (c *schemaCheck) cost(what string, path *field.Path, cost uint64) field.ErrorList {
 	c.costs = append(c.costs, ruleCost{path, cost})
-	if cost <= ruleBudget {
+	if cost <= ruleBudget || c.known.unchanged {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(path, tooDear(what, cost, ruleBudget))}

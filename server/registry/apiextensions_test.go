@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,15 +81,48 @@ func TestDefinitionFaults(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", name, errs, c.want)
 		}
 	}
-	broken := widgetDefinition()
-	broken.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "self.nothing"}}
-	broken.Spec.Names.Singular, broken.Spec.Names.ListKind = "widget", "WidgetList"
-	if errs := validateDefinition(broken.DeepCopy(), broken); len(errs) > 0 {
-		t.Errorf("a schema that was there before: %v", errs)
-	}
 	made := write(t, k, widgetDefinition(), nil)
 	if len(made.Status.StoredVersions) != 1 || made.Spec.Names.ListKind != "WidgetList" || made.Generation != 1 {
 		t.Errorf("created: %+v", made)
+	}
+}
+
+// What was there before may be dear, though not all together, and has to compile.
+func TestKnownRules(t *testing.T) {
+	const dear = "self.all(a, self.all(b, a == b))" // of 3000 items: by more than one rule may, by less than all
+	for name, c := range map[string]struct {
+		before, now []string
+		items       int64
+		want        string
+	}{
+		"new and dear":            {nil, []string{dear}, 3000, "estimated rule cost exceeds budget"},
+		"known and dear":          {[]string{dear}, []string{dear}, 3000, ""},
+		"dear, beside a new one":  {[]string{dear}, []string{dear, "true"}, 3000, "estimated rule cost exceeds budget"},
+		"known, too dear":         {[]string{dear}, []string{dear}, 100_000, "estimated rule cost total for entire OpenAPIv3 schema exceeds budget"},
+		"new and wrong":           {nil, []string{"self.nothing"}, 1, "compilation failed"},
+		"known and wrong":         {[]string{"self.nothing"}, []string{"self.nothing"}, 1, "compilation failed"},
+		"wrong, and taken away":   {[]string{"self.nothing"}, nil, 1, ""},
+		"wrong, and put right":    {[]string{"self.nothing"}, []string{"true"}, 1, ""},
+		"right, and a wrong more": {[]string{"true"}, []string{"true", "self.nothing"}, 1, "compilation failed"},
+	} {
+		definition := func(rules []string) *crd {
+			d := widgetDefinition()
+			d.Spec.Names.Singular, d.Spec.Names.ListKind = "widget", "WidgetList"
+			x := apiextensionsv1.JSONSchemaProps{
+				Type: "array", MaxItems: &c.items,
+				Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: ptr.To[int64](10)}},
+			}
+			for _, text := range rules {
+				x.XValidations = append(x.XValidations, apiextensionsv1.ValidationRule{Rule: text})
+			}
+			d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{"x": x}
+			return d
+		}
+		errs := validateDefinition(definition(c.now), definition(c.before))
+		told := func(e *field.Error) bool { return strings.Contains(e.Error(), c.want) }
+		if c.want == "" && len(errs) > 0 || c.want != "" && !slices.ContainsFunc(errs, told) {
+			t.Errorf("%s: got %v, want %q", name, errs, c.want)
+		}
 	}
 }
 
@@ -145,7 +179,7 @@ func TestSchemaFaults(t *testing.T) {
 	} {
 		root := &schemaProps{Type: "object", Properties: map[string]schemaProps{"x": c.x}}
 		path := field.NewPath("spec", "versions").Index(0).Child("schema", "openAPIV3Schema")
-		errs := validSchema(root, path)
+		errs := validSchema(root, path, &knownRules{})
 		ok := len(errs) == len(c.want)
 		for i := 0; ok && i < len(errs); i++ {
 			detail, isDetail := strings.CutPrefix(c.want[i], "!")

@@ -323,9 +323,7 @@ func (c definitionCheck) schema(version string, v *apiextensions.CustomResourceV
 		if s.Nullable {
 			errs = append(errs, field.Forbidden(at.Child("nullable"), "nullable cannot be true at the root"))
 		}
-		if !c.hadSchema(version, v) {
-			errs = append(errs, validSchema(s, at)...)
-		}
+		errs = append(errs, validSchema(s, at, c.knownRules(version, v))...)
 	}
 	if len(errs) == 0 {
 		if _, _, err := schemavalidation.NewSchemaValidator(v.OpenAPIV3Schema); err != nil {
@@ -348,13 +346,24 @@ func (c definitionCheck) hasStatus(version string) bool {
 	return has(c.spec.Subresources)
 }
 
-// hadSchema tells a schema that was there before, and needs not be checked again.
-func (c definitionCheck) hadSchema(version string, v *apiextensions.CustomResourceValidation) bool {
+// knownRules are those of the definition as it was before.
+func (c definitionCheck) knownRules(version string, v *apiextensions.CustomResourceValidation) *knownRules {
+	known := &knownRules{texts: map[string]bool{}}
 	if c.old == nil {
-		return false
+		return known
+	}
+	note := func(v *apiextensions.CustomResourceValidation) {
+		if v != nil {
+			known.note(v.OpenAPIV3Schema, schemaPlace{})
+		}
+	}
+	note(c.old.Spec.Validation)
+	for _, old := range c.old.Spec.Versions {
+		note(old.Schema)
 	}
 	before, err := apiextensions.GetSchemaForVersion(c.old, version)
-	return err == nil && equality.Semantic.DeepEqual(before, v)
+	known.unchanged = err == nil && equality.Semantic.DeepEqual(before, v)
+	return known
 }
 
 func validRoot(s *schemaProps, at *field.Path) field.ErrorList {
