@@ -20,19 +20,19 @@ type Subject struct {
 	Name      string `json:"name"`
 }
 
-// AccountPrefix is what the user names of service accounts begin with.
-const AccountPrefix = "system:serviceaccount:"
+// accountPrefix is what the user names of service accounts begin with.
+const accountPrefix = "system:serviceaccount:"
 
 // ParseSubject reads "u:jane", "g:dev", "s:shop:builder", or the same with user, group
 // and sa. A service account may also be named as the user that it is.
 func ParseSubject(text string) (s Subject, ok bool) {
-	if strings.HasPrefix(text, AccountPrefix) {
+	if strings.HasPrefix(text, accountPrefix) {
 		text = "u:" + text
 	}
 	sort, name, _ := strings.Cut(text, ":")
 	switch sort {
 	case "u", "user":
-		if account, is := strings.CutPrefix(name, AccountPrefix); is {
+		if account, is := strings.CutPrefix(name, accountPrefix); is {
 			return ParseSubject("s:" + account)
 		}
 		s.Kind, s.Name = rbacv1.UserKind, name
@@ -54,14 +54,6 @@ func (s Subject) String() string {
 		return "group:" + s.Name
 	}
 	return "user:" + s.Name
-}
-
-// UserName is the name that a user or a service account has in requests.
-func (s Subject) UserName() string {
-	if s.Kind == rbacv1.ServiceAccountKind {
-		return AccountPrefix + s.Namespace + ":" + s.Name
-	}
-	return s.Name
 }
 
 // WhoCan is who may do something.

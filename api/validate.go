@@ -179,13 +179,6 @@ func required(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func subdomainIfSet(value string, path *field.Path) field.ErrorList {
-	if value == "" {
-		return nil
-	}
-	return invalid(path, value, validation.IsDNS1123Subdomain(value))
-}
-
 // unchanged wants a field to be as it was.
 func unchanged(value, old any, path *field.Path) field.ErrorList {
 	if equality.Semantic.DeepEqual(value, old) {

@@ -1,4 +1,3 @@
 // Package cluster makes a machine part of a cluster: certificates and
-// kubeconfigs, static pod manifests of the control plane, embedded etcd and its
-// backup.
+// kubeconfigs, static pod manifests of the control plane, embedded etcd.
 package cluster

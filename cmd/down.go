@@ -169,7 +169,7 @@ func (n *node) stopRuntime(context.Context) error {
 }
 
 func (n *node) removeNetwork(ctx context.Context) error {
-	if err := proxy.Cleanup(ctx, ""); err != nil {
+	if err := proxy.Cleanup(ctx); err != nil {
 		return err
 	}
 	return runtime.RemoveCNI(n.podRange())

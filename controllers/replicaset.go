@@ -52,10 +52,10 @@ func newReplicaSet(e *env) Controller {
 			return err
 		},
 	}
-	return c.controller("replicaset-controller", "apps/replicasets", 5)
+	return c.controller("replicaset-controller", "apps/replicasets")
 }
 
-func (c *replicaSetController) controller(name, writes string, workers int) Controller {
+func (c *replicaSetController) controller(name, writes string) Controller {
 	return Controller{
 		Name: name,
 		Reads: []Source{
@@ -69,7 +69,7 @@ func (c *replicaSetController) controller(name, writes string, workers int) Cont
 			})),
 		},
 		Writes:  []string{"pods", writes},
-		Workers: workers,
+		Workers: 5,
 		Sync:    c.sync,
 	}
 }

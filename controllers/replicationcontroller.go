@@ -40,7 +40,7 @@ func newReplicationController(e *env) Controller {
 			return err
 		},
 	}
-	return c.controller("replicationcontroller-controller", "replicationcontrollers", 5)
+	return c.controller("replicationcontroller-controller", "replicationcontrollers")
 }
 
 func asReplicaSet(rc *corev1.ReplicationController) *appsv1.ReplicaSet {

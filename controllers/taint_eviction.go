@@ -106,7 +106,7 @@ func (c *taintEviction) sync(ctx context.Context, key string) (time.Duration, er
 		return left, nil
 	}
 	c.events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)
-	if err := c.markDisrupted(ctx, pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"); err != nil {
+	if err := c.markDisrupted(ctx, pod); err != nil {
 		return 0, err
 	}
 	if err := c.clients.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: sameObject(pod)}); ignoreGone(err) != nil {
@@ -135,10 +135,11 @@ func (c *taintEviction) relieve(uid types.UID) bool {
 
 // markDisrupted notes on a pod why it is about to be deleted, for Jobs that
 // treat disruptions unlike failures.
-func (e *env) markDisrupted(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+func (e *env) markDisrupted(ctx context.Context, pod *corev1.Pod) error {
 	changed := pod.DeepCopy()
 	if !setPodCondition(changed, corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: "DeletionByTaintManager", Message: "Taint manager: deleting due to NoExecute taint",
 		LastTransitionTime: metav1.Now(), ObservedGeneration: pod.Generation,
 	}) {
 		return nil

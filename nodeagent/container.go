@@ -212,7 +212,7 @@ func (w *worker) mounts(ctx context.Context, pod *corev1.Pod, s step, ips []stri
 	}
 	if !ownHosts && (len(ips) > 0 || pod.Spec.HostNetwork) {
 		path := filepath.Join(w.a.podDir(pod), "etc-hosts")
-		if err := writeInPlace(path, w.a.hostsFile(pod, ips), 0o644); err != nil {
+		if err := writeInPlace(path, w.a.hostsFile(pod, ips)); err != nil {
 			return nil, fmt.Errorf("hosts file: %w", err)
 		}
 		out = append(out, &runtimeapi.Mount{HostPath: path, ContainerPath: "/etc/hosts"})
@@ -289,11 +289,11 @@ func (w *worker) mount(pod *corev1.Pod, c *corev1.Container, i int, m corev1.Vol
 
 // writeInPlace rewrites a file without changing its inode, which may be
 // mounted into containers.
-func writeInPlace(path string, data []byte, mode os.FileMode) error {
+func writeInPlace(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
 		return nil
 	}
-	return os.WriteFile(path, data, mode)
+	return os.WriteFile(path, data, 0o644)
 }
 
 // blockDevices are the raw volumes of a container.

@@ -96,7 +96,7 @@ func (a *Agent) removeDirs() {
 		if a.pods.get(uid) != nil {
 			continue
 		}
-		if err := a.volumes.TearDown(context.Background(), uid); err != nil {
+		if err := a.volumes.TearDown(uid); err != nil {
 			a.log.Warn("volumes of a former pod", "uid", uid, "err", err)
 			continue
 		}

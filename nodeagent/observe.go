@@ -131,7 +131,6 @@ func fromRuntime(s *runtimeapi.ContainerStatus) containerStatus {
 		id:       s.Id,
 		name:     s.Labels[kubelettypes.KubernetesContainerNameLabel],
 		attempt:  s.GetMetadata().GetAttempt(),
-		created:  unixNano(s.CreatedAt),
 		started:  unixNano(s.StartedAt),
 		finished: unixNano(s.FinishedAt),
 		exit:     s.ExitCode,

@@ -52,18 +52,18 @@ type sandbox struct {
 
 // containerStatus is one attempt at a container.
 type containerStatus struct {
-	id, sandbox, name          string
-	state                      runState
-	attempt                    uint32
-	created, started, finished time.Time
-	exit                       int32
-	reason, message            string
-	image, imageRef            string
-	hash                       string
-	backoff                    time.Duration // to wait after its end before the next start
-	logPath                    string
-	user                       *corev1.ContainerUser
-	signal                     string
+	id, sandbox, name string
+	state             runState
+	attempt           uint32
+	started, finished time.Time
+	exit              int32
+	reason, message   string
+	image, imageRef   string
+	hash              string
+	backoff           time.Duration // to wait after its end before the next start
+	logPath           string
+	user              *corev1.ContainerUser
+	signal            string
 }
 
 // runState is a container's state as the runtime sees it.
@@ -117,7 +117,6 @@ type step struct {
 	replace   bool     // they are started again at once
 	resize    []*corev1.Container
 	remove    []string // ids
-	grace     int64
 	why       string
 	at        time.Time
 }
@@ -203,7 +202,7 @@ func nextStopping(w want, h have, grace int64, why string, now time.Time) step {
 	}
 	if len(mains) > 0 {
 		slices.SortFunc(mains, byName)
-		return step{do: doKill, kill: mains, hooks: sidecars, grace: grace}
+		return step{do: doKill, kill: mains, hooks: sidecars}
 	}
 	if len(sidecars) > 0 {
 		last := slices.MaxFunc(sidecars, func(a, b victim) int {
@@ -211,7 +210,7 @@ func nextStopping(w want, h have, grace int64, why string, now time.Time) step {
 		})
 		last.grace = graceLeft(w.pod, grace, now)
 		rest := slices.DeleteFunc(sidecars, func(v victim) bool { return v.id == last.id })
-		return step{do: doKill, kill: []victim{last}, hooks: rest, grace: last.grace}
+		return step{do: doKill, kill: []victim{last}, hooks: rest}
 	}
 	for _, sb := range h.sandboxes {
 		if sb.ready {
@@ -235,7 +234,7 @@ func nextSandbox(w want, h have, now time.Time) step {
 		}
 		if len(left) > 0 {
 			slices.SortFunc(left, byName)
-			return step{do: doKill, kill: left, grace: graceOf(w.pod)}
+			return step{do: doKill, kill: left}
 		}
 		if sb.ready {
 			return step{do: doDrop, why: "Pod sandbox changed, it will be killed and re-created."}

@@ -35,7 +35,7 @@ func (w *worker) promise(pod *corev1.Pod, h have) *corev1.Pod {
 		w.recallPromise(pod, h)
 	}
 	if !w.allotted.fits(pod) && !w.static {
-		w.considerResize(pod, h)
+		w.considerResize(pod)
 	} else {
 		w.resizing.pending = ""
 	}
@@ -68,7 +68,7 @@ func (w *worker) recallPromise(pod *corev1.Pod, h have) {
 }
 
 // considerResize promises what the pod asks for now if there is room for it.
-func (w *worker) considerResize(pod *corev1.Pod, h have) {
+func (w *worker) considerResize(pod *corev1.Pod) {
 	w.a.rooms.Lock()
 	_, full := w.room(pod)
 	if full == "" {

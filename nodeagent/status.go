@@ -288,7 +288,7 @@ func podConditions(pod *corev1.Pod, stop *stop, h have, st *corev1.PodStatus, no
 		initializedCondition(pod, h, st),
 	}
 	ready := containersReady(pod, st)
-	out = append(out, readyCondition(pod, st, ready), ready)
+	out = append(out, readyCondition(pod, ready), ready)
 	out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	if stop != nil && stop.disrupts {
 		out = append(out, corev1.PodCondition{
@@ -355,7 +355,7 @@ func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition 
 }
 
 // readyCondition adds the pod's readiness gates to the containers' readiness.
-func readyCondition(pod *corev1.Pod, st *corev1.PodStatus, containers corev1.PodCondition) corev1.PodCondition {
+func readyCondition(pod *corev1.Pod, containers corev1.PodCondition) corev1.PodCondition {
 	if containers.Status != corev1.ConditionTrue {
 		c := containers
 		c.Type = corev1.PodReady

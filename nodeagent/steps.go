@@ -221,7 +221,7 @@ func (w *worker) release(ctx context.Context) error {
 	if w.a.cfg.Simulated {
 		return nil
 	}
-	if err := w.a.volumes.TearDown(ctx, w.uid); err != nil {
+	if err := w.a.volumes.TearDown(w.uid); err != nil {
 		return err
 	}
 	w.volumes = nil

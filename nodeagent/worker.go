@@ -223,7 +223,7 @@ func (w *worker) sync(ctx context.Context) (again time.Time, over bool) {
 		have.probed = w.probeResults(have)
 		w.last = have
 		now := time.Now()
-		want, orphan := w.want(have, now)
+		want, orphan := w.want(now)
 		if want.stop == nil && !w.admitted {
 			_, span := w.begin(ctx, want.pod, "admit")
 			refusal := w.admit(ctx, want.pod, have)
@@ -289,7 +289,7 @@ func (w *worker) hasBegun() bool { return w.admitted || len(w.known) > 0 }
 
 // want says what is wanted of the pod now; orphan is true for one that nobody
 // wants to hear of any more.
-func (w *worker) want(h have, now time.Time) (out want, orphan bool) {
+func (w *worker) want(now time.Time) (out want, orphan bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out.pod = w.pod

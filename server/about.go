@@ -12,12 +12,12 @@ import (
 // are verified.
 
 func (s *Server) version(c *gin.Context) {
-	s.writeDocument(c, "application/json", s.Version)
+	s.writeDocument(c, s.Version)
 }
 
 // listPaths is the index at /.
 func (s *Server) listPaths(c *gin.Context) {
-	s.writeDocument(c, "application/json", map[string][]string{"paths": s.Paths()})
+	s.writeDocument(c, map[string][]string{"paths": s.Paths()})
 }
 
 // Paths are those that there are, in order.
@@ -40,13 +40,13 @@ func (s *Server) Paths() []string {
 	return slices.Compact(paths)
 }
 
-func (s *Server) writeDocument(c *gin.Context, contentType string, doc any) {
+func (s *Server) writeDocument(c *gin.Context, doc any) {
 	body, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		s.writeError(c.Writer, c.Request, err)
 		return
 	}
-	c.Data(http.StatusOK, contentType, body)
+	c.Data(http.StatusOK, "application/json", body)
 }
 
 func (s *Server) openIDConfiguration(c *gin.Context) {
@@ -68,5 +68,5 @@ func (s *Server) publish(c *gin.Context, contentType string, read func() ([]byte
 		return
 	}
 	c.Header("Cache-Control", "public, max-age=3600")
-	c.Data(http.StatusOK, contentType, body)
+	c.Data(http.StatusOK, "application/json", body)
 }

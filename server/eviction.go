@@ -249,7 +249,7 @@ func takeDisruption(pdb *policyv1.PodDisruptionBudget, pod string) error {
 	case len(pdb.Status.DisruptedPods) > mostDisrupted:
 		return apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudget"}, pdb.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case pdb.Status.DisruptionsAllowed == 0:
-		return tooManyDisruptions("DisruptionBudget", fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", pdb.Name, pdb.Status.DesiredHealthy, pdb.Status.CurrentHealthy))
+		return tooManyDisruptions(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", pdb.Name, pdb.Status.DesiredHealthy, pdb.Status.CurrentHealthy))
 	}
 	pdb.Status.DisruptionsAllowed--
 	if pdb.Status.DisruptedPods == nil {
@@ -262,13 +262,13 @@ func takeDisruption(pdb *policyv1.PodDisruptionBudget, pod string) error {
 
 // stillProcessed asks the client to come again when the budget is up to date.
 func stillProcessed(budget string) error {
-	err := tooManyDisruptions("DisruptionBudget", fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+	err := tooManyDisruptions(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
 	err.ErrStatus.Details.RetryAfterSeconds = 10
 	return err
 }
 
-func tooManyDisruptions(cause metav1.CauseType, text string) *apierrors.StatusError {
+func tooManyDisruptions(text string) *apierrors.StatusError {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Message: text}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "DisruptionBudget", Message: text}}
 	return err
 }

@@ -51,7 +51,7 @@ func parseRequest(r *http.Request) *requestInfo {
 	}
 	if len(parts) > 2 {
 		info.Subresource = parts[2]
-		info.Rest = restOf(r.URL.Path, info.Subresource, parts)
+		info.Rest = restOf(r.URL.Path, parts)
 	}
 	if info.Name == "" {
 		info.refineCollectionVerb(r)
@@ -121,7 +121,7 @@ func splitPath(path string) []string {
 }
 
 // restOf is the part of path behind the subresource, its trailing slash kept.
-func restOf(path, subresource string, parts []string) string {
+func restOf(path string, parts []string) string {
 	skip := len(splitPath(path)) - len(parts) + 3
 	path = strings.TrimLeft(path, "/")
 	for ; skip > 0; skip-- {

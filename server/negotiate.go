@@ -27,7 +27,6 @@ type mediaType struct {
 	// "PartialObjectMetadataList"; version is its version of meta.k8s.io.
 	as, version string
 	pretty      bool
-	stream      bool // stream=watch was asked for
 }
 
 // encodings lists those that a kind can be read and answered in, the preferred one
@@ -136,7 +135,7 @@ func (c acceptClause) match(offered []string) (mediaType, bool) {
 	if name == "" {
 		return mediaType{}, false
 	}
-	out := mediaType{name: name, pretty: c.params["pretty"] == "1", stream: c.params["stream"] == "watch"}
+	out := mediaType{name: name, pretty: c.params["pretty"] == "1"}
 	if as := c.params["as"]; as != "" {
 		if c.params["g"] != "meta.k8s.io" || c.params["v"] != "v1" && c.params["v"] != "v1beta1" {
 			return mediaType{}, false

@@ -120,7 +120,7 @@ func (w *change) createOnce(ctx context.Context, col *storage.Collection, obj ru
 	}
 	req.Settle = func() { w.settle(ctx, obj) }
 	return w.admitAndStore(ctx, req, func() (*storage.Item, error) {
-		if err := w.validateCreate(ctx, obj); err != nil {
+		if err := w.validateCreate(obj); err != nil {
 			return nil, err
 		}
 		if err := w.s.Admission.Validate(ctx, req); err != nil {
@@ -209,7 +209,7 @@ func generateName(base string) string {
 	return base + rand.String(5)
 }
 
-func (w *change) validateCreate(ctx context.Context, obj runtime.Object) error {
+func (w *change) validateCreate(obj runtime.Object) error {
 	k := w.kind.Hub()
 	m, _ := meta.Accessor(obj)
 	validMeta := func(name validation.ValidateNameFunc) field.ErrorList {

@@ -18,14 +18,13 @@ import (
 //	-f abc       the letters, in this order, in the name
 //	status:Run   regular expression over one column
 type filter struct {
-	typed string
-	keep  func(r *api.Row, cells []string) bool
+	keep func(r *api.Row, cells []string) bool
 }
 
 // parseFilter reads what was typed; the empty filter keeps everything. columns
 // are those of the table, so that a colon in other text means itself.
 func parseFilter(typed string, columns []api.RowColumn) (filter, error) {
-	f := filter{typed: typed, keep: func(*api.Row, []string) bool { return true }}
+	f := filter{keep: func(*api.Row, []string) bool { return true }}
 	text := strings.TrimSpace(typed)
 	switch {
 	case text == "":

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/api"
-	"orrery.dev/client"
 )
 
 // health is the model of the overview and the map: live rows of the kinds that
@@ -150,8 +149,6 @@ func (c *cluster) plane(ctx context.Context) (api.Map, error) {
 
 // pulseState is what the overview shows in one frame.
 type pulseState struct {
-	link       client.Link
-	asked      bool
 	components []part
 	etcd       []member
 	etcdError  string
@@ -231,9 +228,9 @@ func (w problem) id() string {
 const maxProblems = 200
 
 // state makes a frame of the model.
-func (h *health) state(link client.Link, now time.Time) pulseState {
+func (h *health) state(now time.Time) pulseState {
 	h.mu.Lock()
-	s := pulseState{link: link, asked: h.asked, etcdError: h.plane.EtcdError, components: h.parts()}
+	s := pulseState{etcdError: h.plane.EtcdError, components: h.parts()}
 	for _, m := range h.plane.Etcd {
 		s.etcd = append(s.etcd, member{m, h.rate[m.ID]})
 	}

@@ -56,7 +56,7 @@ func (p *mapPane) open()            { p.stop = p.model.open(p.app) }
 func (p *mapPane) close()           { p.stop() }
 
 func (p *mapPane) refresh(now time.Time) {
-	p.now = p.model.state(p.app.feed.Link(), now)
+	p.now = p.model.state(now)
 	p.pods = map[string][]gridRow{}
 	snap := p.model.tables["pods"].snapshot(now)
 	column := -1

@@ -350,7 +350,7 @@ func TestEtcdAndProblems(t *testing.T) {
 	h.learn(api.Map{Etcd: []api.EtcdMember{{ID: "1", Name: "a", Leader: true, Index: 120}}}, nil, at.Add(2*time.Second))
 	h.learn(api.Map{Version: "v1", Etcd: []api.EtcdMember{{ID: "1", Name: "a", Leader: true, Index: 140}, {ID: "2", Name: "b", Error: "no route"}},
 		Components: []api.Component{{Name: "scheduler", Healthy: false, Message: "down"}}}, nil, at.Add(4*time.Second))
-	s := h.state(linkLive(), testNow)
+	s := h.state(testNow)
 	if s.etcd[0].rate != 10 || s.etcd[0].role() != "Leader" || s.etcd[1].state() != api.StateError {
 		t.Errorf("etcd %+v", s.etcd)
 	}

@@ -63,7 +63,7 @@ func (p *pulse) refresh(now time.Time) {
 	if p.at < len(p.now.wrong) {
 		chosen = p.now.wrong[p.at].id()
 	}
-	p.now = p.model.state(p.app.feed.Link(), now)
+	p.now = p.model.state(now)
 	if i := p.find(chosen); i >= 0 && p.at > 0 {
 		p.at = i
 	}

@@ -21,7 +21,6 @@ type rights struct {
 
 type answer struct {
 	allowed bool
-	reason  string
 	at      time.Time
 }
 
@@ -50,7 +49,7 @@ func (r *rights) refusal(ctx context.Context, c *cluster, act action, t target, 
 		if err != nil {
 			return ""
 		}
-		known = answer{allowed: out.Status.Allowed, reason: out.Status.Reason, at: time.Now()}
+		known = answer{allowed: out.Status.Allowed, at: time.Now()}
 		r.mu.Lock()
 		r.known[ask] = known
 		r.mu.Unlock()

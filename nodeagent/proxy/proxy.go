@@ -121,8 +121,8 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // Cleanup removes the rules of all modes.
-func Cleanup(ctx context.Context, hostRoot string) error {
-	t := tools{root: hostRoot}
+func Cleanup(ctx context.Context) error {
+	var t tools
 	var errs []error
 	if t.has("nft") {
 		errs = append(errs, newNFTables(t, nil).cleanup(ctx))

@@ -28,7 +28,7 @@ const dataLink = "..data"
 //	..data    -> ..2026_11_30_06_34_41.123456789
 func (h *Host) fill(r request, files payload, inMemory bool) (Mounted, error) {
 	m := Mounted{Path: r.dir, ReadOnly: true, Relabel: true}
-	fresh, err := makeDir(r.dir, 0o777)
+	fresh, err := makeDir(r.dir)
 	if err != nil {
 		return m, err
 	}

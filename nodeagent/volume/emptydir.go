@@ -16,7 +16,7 @@ func (h *Host) emptyDir(_ context.Context, r request) (Mounted, error) {
 	if source == nil {
 		source = &corev1.EmptyDirVolumeSource{}
 	}
-	fresh, err := makeDir(r.dir, 0o777)
+	fresh, err := makeDir(r.dir)
 	if err != nil {
 		return Mounted{}, err
 	}
@@ -68,13 +68,13 @@ func (h *Host) memoryLimit(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource)
 	return limit.Value()
 }
 
-// makeDir makes a directory and says whether it was not there.
-func makeDir(dir string, mode os.FileMode) (bool, error) {
+// makeDir makes a directory for everybody and says whether it was not there.
+func makeDir(dir string) (bool, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return false, nil
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return false, err
 	}
-	return true, os.Chmod(dir, mode)
+	return true, os.Chmod(dir, 0o777)
 }

@@ -48,7 +48,6 @@ type request struct {
 	pod *corev1.Pod
 	vol *corev1.Volume
 	dir string // its own directory, for those that need one
-	uid types.UID
 }
 
 // kind is a type of volume.
@@ -111,7 +110,7 @@ func (h *Host) setUpOne(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, 
 	if k == nil {
 		err = errors.New("no volume plugin matched")
 	} else {
-		m, err = k.setUp(h, ctx, request{pod: pod, vol: v, uid: pod.UID, dir: filepath.Join(h.podDir(pod.UID), "volumes", k.name, v.Name)})
+		m, err = k.setUp(h, ctx, request{pod: pod, vol: v, dir: filepath.Join(h.podDir(pod.UID), "volumes", k.name, v.Name)})
 	}
 	if err != nil {
 		return m, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
@@ -156,7 +155,7 @@ func (h *Host) podDir(uid types.UID) string { return filepath.Join(h.RootDir, "p
 
 // TearDown unmounts and removes all volumes of a pod. Nothing is removed before
 // everything is unmounted: a subpath may be bound to what is not the pod's.
-func (h *Host) TearDown(_ context.Context, uid types.UID) error {
+func (h *Host) TearDown(uid types.UID) error {
 	dir := h.podDir(uid)
 	if err := unmountBelow(dir); err != nil {
 		return err

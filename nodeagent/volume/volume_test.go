@@ -83,7 +83,7 @@ func host(t *testing.T, s *shelf) *Host {
 	t.Helper()
 	h := &Host{RootDir: t.TempDir(), Objects: s, NodeAllocatable: func() corev1.ResourceList { return nil }}
 	t.Cleanup(func() {
-		if err := h.TearDown(context.Background(), "u"); err != nil {
+		if err := h.TearDown("u"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -281,7 +281,7 @@ func TestEmptyDir(t *testing.T) {
 	if err := os.WriteFile(mounted["mem"].Path+"/big", make([]byte, 2<<20), 0o644); err == nil {
 		t.Error("the size limit does not hold")
 	}
-	if err := h.TearDown(context.Background(), "u"); err != nil {
+	if err := h.TearDown("u"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(mounted["disk"].Path); !os.IsNotExist(err) {
@@ -348,7 +348,7 @@ func TestSubPathStaysInItsVolume(t *testing.T) {
 	if entries, _ := os.ReadDir(outside); len(entries) > 0 {
 		t.Error("something was made outside the volume")
 	}
-	if err := h.TearDown(context.Background(), "u"); err != nil {
+	if err := h.TearDown("u"); err != nil {
 		t.Fatal(err)
 	}
 	if read(t, filepath.Join(vol, "real/file")) != "x" {

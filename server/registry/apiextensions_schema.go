@@ -140,8 +140,8 @@ type schemaPlace struct {
 }
 
 // child is a place in it.
-func (p schemaPlace) child(path *field.Path, built *structural.Structural) schemaPlace {
-	p.path, p.built, p.root = path, built, false
+func (p schemaPlace) child(path *field.Path) schemaPlace {
+	p.path, p.built, p.root = path, nil, false
 	return p
 }
 
@@ -172,7 +172,7 @@ func (c *schemaCheck) parts(s *schemaProps, at schemaPlace, inside func(*schemaP
 	inner.typeless = at.typeless || inner.ruled && s.Type != "" && !slices.Contains(schemaTypes, s.Type)
 	inner.times = limited(at.times, s)
 	if more := s.AdditionalProperties; more != nil {
-		p := inner.child(at.path.Child("additionalProperties"), nil)
+		p := inner.child(at.path.Child("additionalProperties"))
 		if at.built != nil && at.built.AdditionalProperties != nil {
 			p.built = at.built.AdditionalProperties.Structural
 		}
@@ -185,7 +185,7 @@ func (c *schemaCheck) parts(s *schemaProps, at schemaPlace, inside func(*schemaP
 		property := s.Properties[name]
 		inside(&property, c.property(s, name, at, inner))
 	}
-	combined := at.child(nil, nil)
+	combined := at.child(nil)
 	combine := func(word string, list []schemaProps) {
 		for i := range list {
 			combined.path = at.path.Child(word).Index(i)
@@ -203,7 +203,7 @@ func (c *schemaCheck) parts(s *schemaProps, at schemaPlace, inside func(*schemaP
 		inside(&d, combined)
 	}
 	if s.Items != nil {
-		p := inner.child(at.path.Child("items"), nil)
+		p := inner.child(at.path.Child("items"))
 		if at.built != nil {
 			p.built = at.built.Items
 		}
@@ -219,7 +219,7 @@ func (c *schemaCheck) parts(s *schemaProps, at schemaPlace, inside func(*schemaP
 }
 
 func (c *schemaCheck) property(s *schemaProps, name string, at, inner schemaPlace) schemaPlace {
-	p := inner.child(at.path.Child("properties").Key(name), nil)
+	p := inner.child(at.path.Child("properties").Key(name))
 	if at.built != nil {
 		built := at.built.Properties[name]
 		p.built = &built

@@ -62,9 +62,10 @@ func titleBool(b bool) string {
 }
 
 // some joins the first few of many, and counts the others.
-func some(all []string, most int, more string) string {
+func some(all []string) string {
+	const most = 3
 	if len(all) <= most {
 		return strings.Join(all, ",")
 	}
-	return strings.Join(all[:most], ",") + fmt.Sprintf(more, len(all)-most)
+	return strings.Join(all[:most], ",") + fmt.Sprintf(" + %d more...", len(all)-most)
 }

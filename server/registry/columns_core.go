@@ -134,7 +134,7 @@ func endpointsRow(e *corev1.Endpoints) []any {
 			}
 		}
 	}
-	return []any{e.Name, orElse(some(all, 3, " + %d more..."), none), e.CreationTimestamp}
+	return []any{e.Name, orElse(some(all), none), e.CreationTimestamp}
 }
 
 func eventColumns() []Column {

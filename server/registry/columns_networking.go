@@ -38,7 +38,7 @@ func ingressRow(i *networkingv1.Ingress) []any {
 		ports = "80, 443"
 	}
 	return []any{
-		i.Name, class, orElse(some(hosts, 3, " + %d more..."), "*"), strings.Join(addresses, ","), ports, i.CreationTimestamp,
+		i.Name, class, orElse(some(hosts), "*"), strings.Join(addresses, ","), ports, i.CreationTimestamp,
 	}
 }
 
@@ -121,6 +121,6 @@ func endpointSliceRow(s *discoveryv1.EndpointSlice) []any {
 	}
 	return []any{
 		s.Name, string(s.AddressType),
-		orElse(some(ports, 3, " + %d more..."), unset), orElse(some(addresses, 3, " + %d more..."), unset), s.CreationTimestamp,
+		orElse(some(ports), unset), orElse(some(addresses), unset), s.CreationTimestamp,
 	}
 }

@@ -317,7 +317,7 @@ func TestForeignWrites(t *testing.T) {
 		if err != nil || p.Revision < out.Revision {
 			t.Errorf("list: %+v %v, want revision %d", p, err, out.Revision)
 		}
-		if s.Progress() < out.Revision {
+		if s.progress.Load() < out.Revision {
 			t.Error("the read went past the cache")
 		}
 	})

@@ -17,10 +17,8 @@ import (
 
 // The words of these errors are upstream's: clients match on some of them.
 const (
-	msgModified     = "the object has been modified; please apply your changes to the latest version and try again"
-	msgListExpired  = "The resourceVersion for the provided list is too old."
-	msgContinueOver = "The provided continue parameter is too old to display a consistent list result. " +
-		"You can start a new list without the continue parameter."
+	msgModified      = "the object has been modified; please apply your changes to the latest version and try again"
+	msgListExpired   = "The resourceVersion for the provided list is too old."
 	msgContinueMixed = "The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to " +
 		"retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - " +

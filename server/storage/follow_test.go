@@ -53,7 +53,7 @@ func TestAddWhileWriting(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for s.Progress() < last.Revision {
+		for s.progress.Load() < last.Revision {
 			time.Sleep(time.Millisecond) // until the watch has brought it all
 		}
 	}}, Options{CompactInterval: -1})

@@ -193,9 +193,6 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return rev, err
 }
 
-// Progress is the revision that the caches are at.
-func (s *Store) Progress() int64 { return s.progress.Load() }
-
 func (s *Store) all() []*Collection {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -222,7 +222,7 @@ func TestBlindWatch(t *testing.T) {
 	}
 	w := startWatch(t, c, WatchOptions{ResourceVersion: "1"})
 	next(t, w, 4)
-	blind := s.Progress()
+	blind := s.progress.Load()
 
 	m.mu.Lock() // the watch sees nothing of this until it is over
 	write := func(name, label string) {
@@ -281,7 +281,7 @@ func TestSetBack(t *testing.T) {
 	m.mu.Unlock()
 	for {
 		p, err := c.List(t.Context(), ListOptions{})
-		if err == nil && slices.Equal(names(p.Items), []string{"a/old"}) && s.Progress() == 2 {
+		if err == nil && slices.Equal(names(p.Items), []string{"a/old"}) && s.progress.Load() == 2 {
 			break
 		}
 		runtime.Gosched()
