@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/distribution/reference"
@@ -282,25 +283,14 @@ func DefaultPodTemplate(t *corev1.PodTemplate) { DefaultPodSpec(&t.Template.Spec
 func DefaultReplicationController(rc *corev1.ReplicationController) {
 	if t := rc.Spec.Template; t != nil {
 		if len(rc.Spec.Selector) == 0 {
-			rc.Spec.Selector = cloneMap(t.Labels)
+			rc.Spec.Selector = maps.Clone(t.Labels)
 		}
 		if len(rc.Labels) == 0 {
-			rc.Labels = cloneMap(t.Labels)
+			rc.Labels = maps.Clone(t.Labels)
 		}
 		DefaultPodSpec(&t.Spec)
 	}
 	fillPtr(&rc.Spec.Replicas, 1)
-}
-
-func cloneMap(m map[string]string) map[string]string {
-	if m == nil {
-		return nil
-	}
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 func percent(s string) intstr.IntOrString { return intstr.FromString(s) }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"math"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,7 +35,7 @@ func DefaultReplicaSet(r *appsv1.ReplicaSet) {
 func DefaultDaemonSet(d *appsv1.DaemonSet) {
 	DefaultPodSpec(&d.Spec.Template.Spec)
 	if d.Annotations[appsv1.DeprecatedTemplateGeneration] == "" {
-		d.Annotations = cloneMap(d.Annotations)
+		d.Annotations = maps.Clone(d.Annotations)
 		if d.Annotations == nil {
 			d.Annotations = map[string]string{}
 		}
@@ -107,7 +108,7 @@ func DefaultJob(j *batchv1.Job) {
 	}
 	fillPtr(&spec.PodReplacementPolicy, batchv1.TerminatingOrFailed)
 	if len(j.Labels) == 0 && len(spec.Template.Labels) > 0 {
-		j.Labels = cloneMap(spec.Template.Labels)
+		j.Labels = maps.Clone(spec.Template.Labels)
 	}
 }
 

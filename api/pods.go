@@ -154,6 +154,13 @@ func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
+// IsMirror reports whether a node made the pod known, rather than the other way
+// round.
+func IsMirror(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
 // ContainerStatus finds a container's status by name among those given, or nil.
 func ContainerStatus(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	return find(all, func(c *corev1.ContainerStatus) bool { return c.Name == name })

@@ -1,5 +1,7 @@
 package api
 
+import corev1 "k8s.io/api/core/v1"
+
 // UsagePath is where the API server tells what pods and nodes use, beside what
 // they asked for: a GET answers a Usage of what the user may list. The
 // parameter "namespace", which may repeat, narrows the pods.
@@ -18,6 +20,13 @@ type Amounts struct {
 	CPU    int64 `json:"cpu"`
 	Memory int64 `json:"memory"`
 }
+
+// AmountsOf are those in a list of resources.
+func AmountsOf(l corev1.ResourceList) Amounts {
+	return Amounts{CPU: l.Cpu().MilliValue(), Memory: l.Memory().Value()}
+}
+
+func (a *Amounts) Add(more Amounts) { a.CPU, a.Memory = a.CPU+more.CPU, a.Memory+more.Memory }
 
 // PodUsage is of one pod that has a node and has not ended.
 type PodUsage struct {

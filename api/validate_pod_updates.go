@@ -207,7 +207,7 @@ func ValidatePodResize(pod, old *corev1.Pod) field.ErrorList {
 	errs := newPodCheck(pod, old).validPod(pod)
 	at := specPath()
 	switch {
-	case isMirror(old):
+	case IsMirror(old):
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	case old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows:
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
@@ -243,11 +243,6 @@ func sameContainers(now, old []corev1.Container, at *field.Path, what string) fi
 		errs = append(errs, forbid(now[i].Name != old[i].Name, at.Index(i).Child("name"), what+" may not be renamed or reordered on resize")...)
 	}
 	return errs
-}
-
-func isMirror(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
 }
 
 // canResize asks the first running container: a node that can resize tells of its
@@ -329,7 +324,7 @@ func ValidatePodEphemeralContainers(pod, old *corev1.Pod) field.ErrorList {
 	c := newPodCheck(pod, old)
 	errs := c.validPod(pod)
 	errs = append(errs, c.validAnnotationUpdate(pod.Annotations, old.Annotations, field.NewPath("metadata", "annotations"))...)
-	if isMirror(old) {
+	if IsMirror(old) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	at := specPath().Child("ephemeralContainers")

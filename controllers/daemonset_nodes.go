@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -55,7 +56,7 @@ func podsByTarget(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	}
 	for _, group := range out {
 		slices.SortStableFunc(group, func(a, b *corev1.Pod) int {
-			return firstOf(
+			return cmp.Or(
 				falseFirst(a.Spec.NodeName == "", b.Spec.NodeName == ""),
 				a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 		})

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -247,12 +248,12 @@ func bySize(sets []*appsv1.ReplicaSet, newerFirst bool) {
 		if newerFirst {
 			age = -age
 		}
-		return firstOf(compare(*b.Spec.Replicas, *a.Spec.Replicas), age)
+		return cmp.Or(cmp.Compare(*b.Spec.Replicas, *a.Spec.Replicas), age)
 	})
 }
 
 func byAge(a, b *appsv1.ReplicaSet) int {
-	return firstOf(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 func oldestFirst(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
@@ -274,7 +275,7 @@ func expendable(old []*appsv1.ReplicaSet, limit int) []*appsv1.ReplicaSet {
 		return nil
 	}
 	slices.SortFunc(kept, func(a, b *appsv1.ReplicaSet) int {
-		return firstOf(compare(revisionOf(a.Annotations), revisionOf(b.Annotations)), byAge(a, b))
+		return cmp.Or(cmp.Compare(revisionOf(a.Annotations), revisionOf(b.Annotations)), byAge(a, b))
 	})
 	var out []*appsv1.ReplicaSet
 	for _, rs := range kept[:len(kept)-limit] {

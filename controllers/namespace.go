@@ -112,7 +112,7 @@ func (c *namespaceController) empty(ctx context.Context, namespace string) *rema
 	left.discovery = err // the groups that did answer are emptied all the same
 	kinds := deletableResources(lists)
 	slices.SortStableFunc(kinds, func(a, b deletable) int {
-		return firstOf(falseFirst(a.gvr.Resource != "pods", b.gvr.Resource != "pods"), cmp.Compare(a.gvr.String(), b.gvr.String()))
+		return cmp.Or(falseFirst(a.gvr.Resource != "pods", b.gvr.Resource != "pods"), cmp.Compare(a.gvr.String(), b.gvr.String()))
 	})
 	for _, kind := range kinds {
 		if err := c.emptyOf(ctx, namespace, kind, left); err != nil {

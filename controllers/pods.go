@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -166,36 +167,17 @@ func parallel(n int, do func(i int) error) []error {
 // related pods on each pod's node.
 func deletionOrder(pods []*corev1.Pod, sharing map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		return firstOf(
+		return cmp.Or(
 			falseFirst(a.Spec.NodeName != "", b.Spec.NodeName != ""),
 			phaseRank(a.Status.Phase)-phaseRank(b.Status.Phase),
 			falseFirst(api.IsPodReady(a), api.IsPodReady(b)),
-			compare(deletionCost(a), deletionCost(b)),
+			cmp.Compare(deletionCost(a), deletionCost(b)),
 			sharing[b.Spec.NodeName]-sharing[a.Spec.NodeName],
 			youngFirst(readySince(a), readySince(b), now),
 			restarts(b)-restarts(a),
 			youngFirst(a.CreationTimestamp.Time, b.CreationTimestamp.Time, now),
 		)
 	})
-}
-
-func firstOf(orders ...int) int {
-	for _, o := range orders {
-		if o != 0 {
-			return o
-		}
-	}
-	return 0
-}
-
-func compare[T ~int | ~int32 | ~int64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func falseFirst(a, b bool) int {
@@ -255,7 +237,7 @@ func youngFirst(a, b time.Time, now time.Time) int {
 	case b.IsZero():
 		return 1
 	}
-	return compare(magnitude(now.Sub(a)), magnitude(now.Sub(b)))
+	return cmp.Compare(magnitude(now.Sub(a)), magnitude(now.Sub(b)))
 }
 
 func magnitude(age time.Duration) int64 {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,7 +56,7 @@ func (h *history) list(ctx context.Context) ([]*appsv1.ControllerRevision, error
 
 func sortRevisions(all []*appsv1.ControllerRevision) {
 	slices.SortFunc(all, func(a, b *appsv1.ControllerRevision) int {
-		return firstOf(compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compareStrings(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -171,14 +172,4 @@ func (h *history) truncate(ctx context.Context, all []*appsv1.ControllerRevision
 		}
 	}
 	return nil
-}
-
-func compareStrings(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func newCgroups(a *Agent) *cgroups {
 	} else {
 		for _, name := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "blkio", "devices", "freezer", "net_cls", "net_prio", "perf_event", "systemd"} {
 			dir, err := filepath.EvalSymlinks(filepath.Join(cgroupMount, name))
-			if err == nil && !contains(c.hierach, dir) {
+			if err == nil && !slices.Contains(c.hierach, dir) {
 				c.hierach = append(c.hierach, dir)
 			}
 		}
@@ -67,15 +68,6 @@ func newCgroups(a *Agent) *cgroups {
 	}
 	c.setTiers()
 	return c
-}
-
-func contains[T comparable](list []T, s T) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // make makes a cgroup in every hierarchy. A cpuset of v1 has to be filled
@@ -408,5 +400,5 @@ const (
 
 // isCritical says whether a pod is part of what makes the node work.
 func isCritical(pod *corev1.Pod) bool {
-	return isStatic(pod) || isMirror(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemClusterCritical
+	return isStatic(pod) || api.IsMirror(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemClusterCritical
 }

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
+	"orrery.dev/api"
 	"orrery.dev/nodeagent/volume"
 	"orrery.dev/trace"
 )
@@ -140,7 +141,7 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, h have, s
 			annotationCrashBackoff: s.backoff.String(),
 		},
 	}
-	if initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+	if initIndex(pod, c.Name) >= 0 && !api.IsSidecar(c) {
 		config.Annotations[annotationKind] = "init"
 	}
 	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func (f *follower) set(uid types.UID, sources []source) {
 		w.users[uid] = true
 	}
 	for _, s := range before {
-		if w := f.all[s]; w != nil && !contains(sources, s) {
+		if w := f.all[s]; w != nil && !slices.Contains(sources, s) {
 			if delete(w.users, uid); len(w.users) == 0 {
 				delete(f.all, s)
 				close(w.ended)

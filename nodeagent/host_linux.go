@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/containerd/containerd/v2/pkg/cap"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +25,8 @@ func (h *hostFacts) readLinux() {
 		h.kernel = string(bytes.TrimRight(name.Release[:], "\x00"))
 	}
 	h.oomScore, _ = strconv.ParseInt(line("/proc/self/oom_score_adj"), 10, 64)
-	h.mayLowerOOM = hasCapability(unix.CAP_SYS_RESOURCE)
+	capabilities, _ := cap.Current()
+	h.mayLowerOOM = slices.Contains(capabilities, "CAP_SYS_RESOURCE")
 	h.machineID = line("/etc/machine-id")
 	h.bootID = line("/proc/sys/kernel/random/boot_id")
 	h.systemUUID = line("/sys/class/dmi/id/product_uuid")
@@ -45,19 +48,4 @@ func line(path string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
-}
-
-// hasCapability looks into the effective set of this process.
-func hasCapability(capability uint) bool {
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return false
-	}
-	for _, l := range strings.Split(string(data), "\n") {
-		if v, ok := strings.CutPrefix(l, "CapEff:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			return err == nil && set&(1<<capability) != 0
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -85,16 +86,9 @@ func (a *Agent) rotate(ctx context.Context, id, path string) error {
 	}
 	if err := a.cfg.Runtime.ReopenContainerLog(ctx, id); err != nil {
 		// The runtime still writes to the renamed file: give it its name back.
-		return fmt.Errorf("reopen: %w", cmpOr(os.Rename(rotated, path), err))
+		return fmt.Errorf("reopen: %w", cmp.Or(os.Rename(rotated, path), err))
 	}
 	return nil
-}
-
-func cmpOr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func compress(path string) error {

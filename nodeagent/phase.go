@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"orrery.dev/api"
 )
 
 // phase derives a pod's phase from what its containers did. One that begins anew
@@ -20,7 +22,7 @@ func (h have) phaseNow(pod *corev1.Pod) corev1.PodPhase {
 	begun := h.begun(pod)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		if sidecar(c) || begun {
+		if api.IsSidecar(c) || begun {
 			continue
 		}
 		cur, ok := h.current(c.Name)

@@ -270,7 +270,7 @@ func nextInit(pod *corev1.Pod, h have, now time.Time, wake *time.Time) (step, bo
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		cur, exists := h.current(c.Name)
-		if sidecar(c) {
+		if api.IsSidecar(c) {
 			if s := h.start(pod, c, now, wake); s.do != doNothing {
 				return s, false
 			}
@@ -369,7 +369,7 @@ func (h have) misfits(pod *corev1.Pod) []victim {
 			grace = *probe.TerminationGracePeriodSeconds
 		}
 		why := fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, kind)
-		if !sidecar(c) && !mayRestart(pod, c, 137) {
+		if !api.IsSidecar(c) && !mayRestart(pod, c, 137) {
 			why = "Container " + c.Name + " failed " + kind + " probe"
 		}
 		kill = append(kill, victim{containerStatus: cur, spec: c, grace: grace, why: why})
@@ -497,13 +497,9 @@ func mayRestart(pod *corev1.Pod, c *corev1.Container, exit int32) bool {
 	return true
 }
 
-func sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
 func isSidecar(pod *corev1.Pod, name string) bool {
 	i := initIndex(pod, name)
-	return i >= 0 && sidecar(&pod.Spec.InitContainers[i])
+	return i >= 0 && api.IsSidecar(&pod.Spec.InitContainers[i])
 }
 
 func initIndex(pod *corev1.Pod, name string) int {

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"orrery.dev/api"
+	"orrery.dev/client"
 )
 
 // What marks a pod's source.
@@ -46,7 +48,7 @@ func (s *podSet) set(pod *corev1.Pod) {
 		s.mu.Unlock()
 		return
 	}
-	if isMirror(pod) {
+	if api.IsMirror(pod) {
 		s.mirrors[fullName(pod)] = pod
 		w := s.staticNamed(pod)
 		s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *podSet) set(pod *corev1.Pod) {
 // remove tells that a pod's source has it no more.
 func (s *podSet) remove(pod *corev1.Pod) {
 	s.mu.Lock()
-	if isMirror(pod) {
+	if api.IsMirror(pod) {
 		if m := s.mirrors[fullName(pod)]; m != nil && m.UID == pod.UID {
 			delete(s.mirrors, fullName(pod))
 		}
@@ -232,11 +234,6 @@ func (s *podSet) close() {
 
 func fullName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-func isMirror(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
-}
-
 func isStatic(pod *corev1.Pod) bool { return pod.Annotations[annotationSource] == "file" }
 
 // podUID is the UID that the labels of a sandbox or container carry.
@@ -261,7 +258,7 @@ func (a *Agent) watchPods(ctx context.Context) error {
 	informer := coreinformers.NewFilteredPodInformer(a.clients, corev1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName).String()
 	})
-	if err := informer.SetTransform(stripManagedFields); err != nil {
+	if err := informer.SetTransform(client.Slim); err != nil {
 		return err
 	}
 	reg, err := informer.AddEventHandler(take)
@@ -308,7 +305,7 @@ func NewSharedPods(clients kubernetes.Interface) (*SharedPods, error) {
 	s.informer = coreinformers.NewPodInformer(clients, corev1.NamespaceAll, 0, cache.Indexers{indexByNode: func(obj any) ([]string, error) {
 		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
 	}})
-	if err := s.informer.SetTransform(stripManagedFields); err != nil {
+	if err := s.informer.SetTransform(client.Slim); err != nil {
 		return nil, err
 	}
 	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -348,12 +345,4 @@ func (s *SharedPods) subscribe(ctx context.Context, node string, h cache.Resourc
 	s.mu.Lock()
 	delete(s.byNode, node)
 	s.mu.Unlock()
-}
-
-// stripManagedFields drops what takes up memory and is never read.
-func stripManagedFields(obj any) (any, error) {
-	if o, err := meta.Accessor(obj); err == nil {
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
 }

@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-client/pkg"
 	utilexec "k8s.io/utils/exec"
 
+	"orrery.dev/api"
 	"orrery.dev/nodeagent/probe"
 	"orrery.dev/nodeagent/simulate"
 )
@@ -22,7 +23,7 @@ func (w *worker) syncProbes(pod *corev1.Pod, h have) {
 	}
 	for _, c := range containersOf(pod) {
 		cur, ok := h.current(c.Name)
-		if !ok || cur.state != stateRunning || isEphemeral(pod, c.Name) || initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+		if !ok || cur.state != stateRunning || isEphemeral(pod, c.Name) || initIndex(pod, c.Name) >= 0 && !api.IsSidecar(c) {
 			continue
 		}
 		w.a.probes.Watch(probe.Target{Pod: pod, Container: c, ID: cur.id, IP: ip, Started: cur.started})

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -25,9 +26,9 @@ func (w *worker) security(ctx context.Context, pod *corev1.Pod, h have, c *corev
 		Privileged:         isTrue(cs.Privileged),
 		ReadonlyRootfs:     isTrue(cs.ReadOnlyRootFilesystem),
 		SupplementalGroups: groupsOf(ps),
-		SelinuxOptions:     selinux(first(cs.SELinuxOptions, ps.SELinuxOptions)),
-		Seccomp:            w.a.seccomp(first(cs.SeccompProfile, ps.SeccompProfile), isTrue(cs.Privileged)),
-		Apparmor:           apparmor(first(cs.AppArmorProfile, ps.AppArmorProfile)),
+		SelinuxOptions:     selinux(cmp.Or(cs.SELinuxOptions, ps.SELinuxOptions)),
+		Seccomp:            w.a.seccomp(cmp.Or(cs.SeccompProfile, ps.SeccompProfile), isTrue(cs.Privileged)),
+		Apparmor:           apparmor(cmp.Or(cs.AppArmorProfile, ps.AppArmorProfile)),
 		NoNewPrivs:         cs.AllowPrivilegeEscalation != nil && !*cs.AllowPrivilegeEscalation,
 	}
 	if ps.SupplementalGroupsPolicy != nil && *ps.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
@@ -46,11 +47,11 @@ func (w *worker) security(ctx context.Context, pod *corev1.Pod, h have, c *corev
 			out.Capabilities.DropCapabilities = append(out.Capabilities.DropCapabilities, string(cap))
 		}
 	}
-	user := first(cs.RunAsUser, ps.RunAsUser)
-	if group := first(cs.RunAsGroup, ps.RunAsGroup); group != nil {
+	user := cmp.Or(cs.RunAsUser, ps.RunAsUser)
+	if group := cmp.Or(cs.RunAsGroup, ps.RunAsGroup); group != nil {
 		out.RunAsGroup = &runtimeapi.Int64Value{Value: *group}
 	}
-	nonRoot := first(cs.RunAsNonRoot, ps.RunAsNonRoot)
+	nonRoot := cmp.Or(cs.RunAsNonRoot, ps.RunAsNonRoot)
 	if user != nil {
 		out.RunAsUser = &runtimeapi.Int64Value{Value: *user}
 		if isTrue(nonRoot) && *user == 0 {
@@ -149,11 +150,3 @@ func readonlyPaths() []string {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
-
-// first is the first of two that is set.
-func first[T any](a, b *T) *T {
-	if a != nil {
-		return a
-	}
-	return b
-}

@@ -232,7 +232,7 @@ func (w *worker) readiness(pod *corev1.Pod, c *corev1.Container, h have, cur con
 	switch {
 	case isEphemeral(pod, c.Name):
 		st.Started, st.Ready = nil, false
-	case initIndex(pod, c.Name) >= 0 && !sidecar(c):
+	case initIndex(pod, c.Name) >= 0 && !api.IsSidecar(c):
 		st.Ready = false
 	}
 }
@@ -241,10 +241,10 @@ func (w *worker) readiness(pod *corev1.Pod, c *corev1.Container, h have, cur con
 // waiting for its restart.
 func (w *worker) ended(pod *corev1.Pod, c *corev1.Container, h have, cur containerStatus, wa want, st *corev1.ContainerStatus) {
 	st.State.Terminated = w.terminated(cur)
-	if initIndex(pod, c.Name) >= 0 && !sidecar(c) {
+	if initIndex(pod, c.Name) >= 0 && !api.IsSidecar(c) {
 		st.Ready = cur.exit == 0
 	}
-	if wa.stop != nil || !mayRestart(pod, c, cur.exit) || initIndex(pod, c.Name) >= 0 && !sidecar(c) && h.begun(pod) {
+	if wa.stop != nil || !mayRestart(pod, c, cur.exit) || initIndex(pod, c.Name) >= 0 && !api.IsSidecar(c) && h.begun(pod) {
 		return
 	}
 	wait, _ := h.crashWait(c, cur)
@@ -327,7 +327,7 @@ func initializedCondition(pod *corev1.Pod, h have, st *corev1.PodStatus) corev1.
 	var incomplete []string
 	for i, s := range st.InitContainerStatuses {
 		done := s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
-		if sidecar(&pod.Spec.InitContainers[i]) {
+		if api.IsSidecar(&pod.Spec.InitContainers[i]) {
 			done = s.Started != nil && *s.Started
 		}
 		if !done {
@@ -341,7 +341,7 @@ func initializedCondition(pod *corev1.Pod, h have, st *corev1.PodStatus) corev1.
 func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	var unready []string
 	for i, s := range st.InitContainerStatuses {
-		if sidecar(&pod.Spec.InitContainers[i]) && !s.Ready {
+		if api.IsSidecar(&pod.Spec.InitContainers[i]) && !s.Ready {
 			unready = append(unready, s.Name)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
@@ -18,6 +17,8 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"orrery.dev/api"
+	"orrery.dev/client"
 	"orrery.dev/scheduler/plugins"
 )
 
@@ -99,7 +100,7 @@ func addSelector(selector *metav1.LabelSelector, add func(labels.Selector)) {
 // watch starts the informers, and waits until they have the present state. The
 // function that it returns waits until they have stopped, after ctx ended.
 func (s *scheduler) watch(ctx context.Context) (func(), error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(s.Clients, 0, informers.WithTransform(slim))
+	factory := informers.NewSharedInformerFactoryWithOptions(s.Clients, 0, informers.WithTransform(client.Slim))
 	core, apps, storage := factory.Core().V1(), factory.Apps().V1(), factory.Storage().V1()
 	s.facts = &facts{
 		namespaces: core.Namespaces().Lister(), claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
@@ -142,14 +143,6 @@ func (s *scheduler) watch(ctx context.Context) (func(), error) {
 		return nil, ctx.Err()
 	}
 	return factory.Shutdown, nil
-}
-
-// slim drops what no plugin reads.
-func slim(object any) (any, error) {
-	if m, err := meta.Accessor(object); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 func (s *scheduler) nodeHandler() toolscache.ResourceEventHandlerFuncs {
@@ -201,10 +194,10 @@ func (s *scheduler) podHandler() toolscache.ResourceEventHandlerFuncs {
 // sawPod sorts a pod into the cache or the queue. old is nil for a new one.
 func (s *scheduler) sawPod(old, pod *corev1.Pod) {
 	switch {
-	case plugins.IsDone(pod):
+	case api.IsPodTerminal(pod):
 		s.queue.remove(pod.UID)
 		s.cache.removePod(pod.UID)
-		if old == nil || !plugins.IsDone(old) {
+		if old == nil || !api.IsPodTerminal(old) {
 			s.queue.changed(plugins.PodGone)
 		}
 	case pod.Spec.NodeName != "":

@@ -86,8 +86,8 @@ func (u *Usage) look(r *http.Request) (*api.Usage, error) {
 		}
 		p := api.PodUsage{
 			Namespace: pod.Namespace, Name: pod.Name,
-			Requests: amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
-			Limits:   amounts(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
+			Requests: api.AmountsOf(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
+			Limits:   api.AmountsOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
 		}
 		sum(requests, pod.Spec.NodeName, p.Requests)
 		sum(limits, pod.Spec.NodeName, p.Limits)
@@ -111,7 +111,7 @@ func (u *Usage) look(r *http.Request) (*api.Usage, error) {
 		return out, nil
 	}
 	for _, node := range nodes {
-		n := api.NodeUsage{Name: node.Name, Allocatable: amounts(node.Status.Allocatable)}
+		n := api.NodeUsage{Name: node.Name, Allocatable: api.AmountsOf(node.Status.Allocatable)}
 		if used, ok := usedByNode[node.Name]; ok {
 			n.Used = &used
 		}
@@ -144,16 +144,11 @@ func (u *Usage) may(ctx context.Context, who user.Info, resource, namespace stri
 	return decision == authorizer.DecisionAllow
 }
 
-func amounts(l corev1.ResourceList) api.Amounts {
-	return api.Amounts{CPU: l.Cpu().MilliValue(), Memory: l.Memory().Value()}
-}
-
 func sum(into map[string]*api.Amounts, key string, a api.Amounts) {
 	if into[key] == nil {
 		into[key] = &api.Amounts{}
 	}
-	into[key].CPU += a.CPU
-	into[key].Memory += a.Memory
+	into[key].Add(a)
 }
 
 // measure asks all nodes, or remembers what they said a moment ago. The maps

@@ -261,19 +261,17 @@ func sumUp(pods []api.PodUsage) []*sum {
 			byNamespace[p.Namespace] = s
 		}
 		s.pods++
-		add(&s.Requests, p.Requests)
-		add(&s.Limits, p.Limits)
+		s.Requests.Add(p.Requests)
+		s.Limits.Add(p.Limits)
 		if p.Used != nil {
 			if s.Used == nil {
 				s.Used = &api.Amounts{}
 			}
-			add(s.Used, *p.Used)
+			s.Used.Add(*p.Used)
 		}
 	}
 	return slices.Collect(maps.Values(byNamespace))
 }
-
-func add(to *api.Amounts, a api.Amounts) { to.CPU, to.Memory = to.CPU+a.CPU, to.Memory+a.Memory }
 
 // coresOf and memoryOf are amounts that may not be set.
 func coresOf(a api.Amounts) string {

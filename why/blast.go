@@ -254,7 +254,7 @@ func (b *blast) onNodes(names map[string]bool) {
 			case b.of.Drain && owner != nil && (owner.Kind == daemonSetKind.name || owner.Kind == nodeKind.name):
 				stay++
 				continue
-			case ended(pod):
+			case api.IsPodTerminal(pod):
 			case owner == nil:
 				alone++
 				fallthrough
@@ -268,10 +268,6 @@ func (b *blast) onNodes(names map[string]bool) {
 		}
 	}
 	b.tellNodes(stay, alone, scratch)
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (b *blast) tellNodes(stay, alone, scratch int) {

@@ -176,7 +176,7 @@ func (f *facts) snapshot() *plugins.Snapshot {
 	pods := list[*corev1.Pod](f, podKind, "")
 	on := map[string][]*corev1.Pod{}
 	for _, p := range pods {
-		if p.Spec.NodeName != "" && !plugins.IsDone(p) {
+		if p.Spec.NodeName != "" && !api.IsPodTerminal(p) {
 			on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
 		}
 	}

@@ -30,7 +30,7 @@ func (b *blast) usersOf(o api.ObjectRef) {
 		}
 	}
 	for _, pod := range list[*corev1.Pod](b.facts, podKind, o.Namespace) {
-		if uses(&pod.Spec, o.Resource, o.Name) && !ended(pod) {
+		if uses(&pod.Spec, o.Resource, o.Name) && !api.IsPodTerminal(pod) {
 			add(b.rootOf(pod))
 		}
 	}

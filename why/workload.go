@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"orrery.dev/api"
 )
@@ -188,12 +189,7 @@ func steady(p map[string]string) map[string]string {
 	return p
 }
 
-func replicasOf(n *int32) int {
-	if n == nil {
-		return 1
-	}
-	return int(*n)
-}
+func replicasOf(n *int32) int { return int(ptr.Deref(n, 1)) }
 
 func (f *facts) deployment(d *appsv1.Deployment) *api.Why {
 	w := workload{ref: deploymentKind.ref(d), object: d, labels: d.Spec.Template.Labels, want: replicasOf(d.Spec.Replicas)}

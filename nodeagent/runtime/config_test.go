@@ -52,19 +52,6 @@ func TestContainerdConfig(t *testing.T) {
 	}
 }
 
-func TestCapability(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "status")
-	if err := os.WriteFile(path, []byte("Name:\tx\nCapEff:\t000001fffeffffff\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if hasCapability(path, 24) {
-		t.Error("bit 24 is not set")
-	}
-	if !hasCapability(path, 23) {
-		t.Error("bit 23 is set")
-	}
-}
-
 func TestCNIConfig(t *testing.T) {
 	dir := t.TempDir()
 	if err := WriteCNIConfig(dir, "10.244.0.0", "10.244.0.0/16", 0); err == nil {

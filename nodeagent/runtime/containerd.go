@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
 
+	"github.com/containerd/containerd/v2/pkg/cap"
 	"golang.org/x/sys/unix"
 )
 
@@ -195,9 +197,10 @@ disabled_plugins = [{{range $i, $p := .DisablePlugins}}{{if $i}}, {{end}}{{q $p}
 `
 
 func probeMachine(dir string) machine {
+	capabilities, _ := cap.Current()
 	return machine{
 		overlay:     overlayWorks(dir),
-		sysResource: hasCapability("/proc/self/status", unix.CAP_SYS_RESOURCE),
+		sysResource: slices.Contains(capabilities, "CAP_SYS_RESOURCE"),
 		appArmor:    appArmorWorks(),
 	}
 }
@@ -221,20 +224,6 @@ func overlayWorks(dir string) bool {
 		return false
 	}
 	return unix.Unmount(merged, unix.MNT_DETACH) == nil
-}
-
-func hasCapability(statusPath string, capability int) bool {
-	status, err := os.ReadFile(statusPath)
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			mask, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return err == nil && mask&(1<<capability) != 0
-		}
-	}
-	return false
 }
 
 func appArmorWorks() bool {

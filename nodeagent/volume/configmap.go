@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // configMap is a directory with a file per key.
 func (h *Host) configMap(ctx context.Context, r request) (Mounted, error) {
 	s := r.vol.ConfigMap
 	files := payload{}
-	if err := h.addConfigMap(ctx, r.pod, s.Name, s.Items, s.Optional, modeOr(s.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode), files); err != nil {
+	if err := h.addConfigMap(ctx, r.pod, s.Name, s.Items, s.Optional, ptr.Deref(s.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode), files); err != nil {
 		return Mounted{}, err
 	}
 	return h.fill(r, files, false)
@@ -40,7 +41,7 @@ func (h *Host) addConfigMap(ctx context.Context, pod *corev1.Pod, name string, i
 func (h *Host) secret(ctx context.Context, r request) (Mounted, error) {
 	s := r.vol.Secret
 	files := payload{}
-	if err := h.addSecret(ctx, r.pod, s.SecretName, s.Items, s.Optional, modeOr(s.DefaultMode, corev1.SecretVolumeSourceDefaultMode), files); err != nil {
+	if err := h.addSecret(ctx, r.pod, s.SecretName, s.Items, s.Optional, ptr.Deref(s.DefaultMode, corev1.SecretVolumeSourceDefaultMode), files); err != nil {
 		return Mounted{}, err
 	}
 	return h.fill(r, files, true)
@@ -73,14 +74,7 @@ func (p payload) add(data map[string][]byte, items []corev1.KeyToPath, optional 
 			}
 			return fmt.Errorf("references non-existent %s key: %s", what, item.Key)
 		}
-		p[item.Path] = file{data: v, mode: modeOr(item.Mode, mode)}
+		p[item.Path] = file{data: v, mode: ptr.Deref(item.Mode, mode)}
 	}
 	return nil
-}
-
-func modeOr(mode *int32, otherwise int32) int32 {
-	if mode != nil {
-		return *mode
-	}
-	return otherwise
 }

@@ -14,13 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 )
 
 // downwardAPI is a directory with facts about the pod.
 func (h *Host) downwardAPI(_ context.Context, r request) (Mounted, error) {
 	s := r.vol.DownwardAPI
 	files := payload{}
-	if err := h.addDownward(r.pod, s.Items, modeOr(s.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode), files); err != nil {
+	if err := h.addDownward(r.pod, s.Items, ptr.Deref(s.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode), files); err != nil {
 		return Mounted{}, err
 	}
 	return h.fill(r, files, true)
@@ -39,7 +40,7 @@ func (h *Host) addDownward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile
 		if err != nil {
 			return err
 		}
-		files[item.Path] = file{data: []byte(value), mode: modeOr(item.Mode, mode)}
+		files[item.Path] = file{data: []byte(value), mode: ptr.Deref(item.Mode, mode)}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -41,31 +41,12 @@ func mountHugePages(dir, pageSize string) error {
 
 // mountsBelow lists the mount points at and below dir, innermost last.
 func mountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	var out []string
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		words := strings.Fields(sc.Text())
-		if len(words) < 5 {
-			continue
-		}
-		point := unescape(words[4])
-		if point == dir || strings.HasPrefix(point, dir+"/") {
-			out = append(out, point)
-		}
+	for _, m := range mounts {
+		out = append(out, m.Mountpoint)
 	}
-	return out, nil
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+	return out, err
 }
 
 func isMounted(dir string) bool {

@@ -6,12 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
 )
 
 // projected is several sources in one directory; a later source overrides an
 // earlier one.
 func (h *Host) projected(ctx context.Context, r request) (Mounted, error) {
-	mode := modeOr(r.vol.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+	mode := ptr.Deref(r.vol.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	files := payload{}
 	var errs []error
 	for i, s := range r.vol.Projected.Sources {

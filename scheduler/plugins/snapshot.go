@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -132,23 +133,12 @@ func (n *Node) Name() string { return n.Object.Name }
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Pods = slices.Clone(n.Pods)
-	c.Requested.Scalar = cloneScalar(n.Requested.Scalar)
+	c.Requested.Scalar = maps.Clone(n.Requested.Scalar)
 	c.ports = make(map[hostPort]int, len(n.ports))
 	for p, count := range n.ports {
 		c.ports[p] = count
 	}
 	return &c
-}
-
-func cloneScalar(m map[corev1.ResourceName]int64) map[corev1.ResourceName]int64 {
-	if m == nil {
-		return nil
-	}
-	c := make(map[corev1.ResourceName]int64, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
 }
 
 // NewPod computes what plugins need of an assigned pod.
@@ -252,11 +242,6 @@ func PodRequests(pod *corev1.Pod) Resources {
 	nonZero := fromList(resourcehelper.PodRequests(pod, options))
 	r.NonZeroMilliCPU, r.NonZeroMemory = nonZero.MilliCPU, nonZero.Memory
 	return r
-}
-
-// IsDone reports whether a pod has ended and holds nothing of its node any more.
-func IsDone(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // selectsNamespace: an affinity term with neither names nor selector means the

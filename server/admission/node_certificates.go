@@ -11,6 +11,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/api"
 )
 
 // checkCertificateRequest holds what a kubelet says of a pod that wants a
@@ -45,7 +47,7 @@ func (n restriction) checkCertificateRequest(ctx context.Context, r *Request, no
 		return fmt.Errorf("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod %q", podName, s.PodUID, pod.UID)
 	case pod.Spec.NodeName != node:
 		return r.forbid("pod %q is not running on node %q named in the PodCertificateRequest", podName, node)
-	case isMirror(pod):
+	case api.IsMirror(pod):
 		return r.forbid("pod %q is a mirror pod", podName)
 	case pod.Spec.ServiceAccountName != s.ServiceAccountName:
 		return r.forbid("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)", podName, s.ServiceAccountName, pod.Spec.ServiceAccountName)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/api"
 )
 
 // nodeRestriction holds kubelets to what is theirs: their node, its pods, its
@@ -93,7 +95,7 @@ func (n restriction) checkPod(ctx context.Context, r *Request, node string) erro
 }
 
 func (n restriction) checkMirrorPod(ctx context.Context, r *Request, pod *corev1.Pod, node string) error {
-	if !isMirror(pod) {
+	if !api.IsMirror(pod) {
 		return r.forbid("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
 	}
 	if pod.Spec.NodeName != node {

@@ -7,6 +7,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/api"
 )
 
 // priority puts the number of a pod's priority class into the pod, and sees to
@@ -77,7 +79,7 @@ func (p prioritizer) prioritize(ctx context.Context, r *Request, pod *corev1.Pod
 	var err error
 	if pod.Spec.PriorityClassName == "" {
 		// A mirror pod's priority is what its node decided by.
-		if isMirror(pod) && pod.Spec.Priority != nil {
+		if api.IsMirror(pod) && pod.Spec.Priority != nil {
 			return nil
 		}
 		class, err = p.defaultClass(ctx)

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"orrery.dev/api"
 )
 
 const (
@@ -35,7 +37,7 @@ func serviceAccount(reader Reader) Plugin {
 			if !ok || r.Subresource != "" {
 				return nil
 			}
-			if isMirror(pod) {
+			if api.IsMirror(pod) {
 				return refuseMirrorSecrets(r, pod)
 			}
 			if pod.Spec.ServiceAccountName == "" {
@@ -56,7 +58,7 @@ func serviceAccount(reader Reader) Plugin {
 		},
 		Validate: func(ctx context.Context, r *Request) error {
 			pod, ok := r.Object.(*corev1.Pod)
-			if !ok || isMirror(pod) {
+			if !ok || api.IsMirror(pod) {
 				return nil
 			}
 			account, err := get[*corev1.ServiceAccount](ctx, reader, core("serviceaccounts"), r.Namespace, pod.Spec.ServiceAccountName)
@@ -69,11 +71,6 @@ func serviceAccount(reader Reader) Plugin {
 			return limitSecrets(r, pod, account)
 		},
 	}
-}
-
-func isMirror(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
 }
 
 // refuseMirrorSecrets: what a node made up must not pull secrets into the

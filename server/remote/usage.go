@@ -50,14 +50,14 @@ func (s *Source) asked(ctx context.Context, namespaces []string) (api.Usage, err
 				continue
 			}
 			p := api.PodUsage{Namespace: pod.Namespace, Name: pod.Name,
-				Requests: amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
-				Limits:   amounts(podresource.PodLimits(pod, podresource.PodResourcesOptions{}))}
+				Requests: api.AmountsOf(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
+				Limits:   api.AmountsOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{}))}
 			out.Pods = append(out.Pods, p)
 			if byNode[pod.Spec.NodeName] == nil {
 				byNode[pod.Spec.NodeName] = &api.NodeUsage{}
 			}
-			add(&byNode[pod.Spec.NodeName].Requests, p.Requests)
-			add(&byNode[pod.Spec.NodeName].Limits, p.Limits)
+			byNode[pod.Spec.NodeName].Requests.Add(p.Requests)
+			byNode[pod.Spec.NodeName].Limits.Add(p.Limits)
 		}
 		return nil
 	})
@@ -72,7 +72,7 @@ func (s *Source) asked(ctx context.Context, namespaces []string) (api.Usage, err
 		return out, err
 	}
 	for i := range nodes.Items {
-		n := api.NodeUsage{Name: nodes.Items[i].Name, Allocatable: amounts(nodes.Items[i].Status.Allocatable)}
+		n := api.NodeUsage{Name: nodes.Items[i].Name, Allocatable: api.AmountsOf(nodes.Items[i].Status.Allocatable)}
 		if sum := byNode[n.Name]; sum != nil {
 			n.Requests, n.Limits = sum.Requests, sum.Limits
 		}
@@ -114,7 +114,7 @@ func (s *Source) measured(ctx context.Context, asked api.Usage, namespaces []str
 		for _, m := range list.Items {
 			var used api.Amounts
 			for _, c := range m.Containers {
-				add(&used, amounts(c.Usage))
+				used.Add(api.AmountsOf(c.Usage))
 			}
 			pods[m.Namespace+"/"+m.Name] = used
 		}
@@ -124,7 +124,7 @@ func (s *Source) measured(ctx context.Context, asked api.Usage, namespaces []str
 		var list metricsv1beta1.NodeMetricsList
 		err = s.metrics(ctx, metricsPath+"/nodes", &list)
 		for _, m := range list.Items {
-			nodes[m.Name] = amounts(m.Usage)
+			nodes[m.Name] = api.AmountsOf(m.Usage)
 		}
 	}
 	switch {
@@ -154,9 +154,3 @@ func (s *Source) metrics(ctx context.Context, path string, list any) error {
 	}
 	return json.Unmarshal(data, list)
 }
-
-func amounts(l corev1.ResourceList) api.Amounts {
-	return api.Amounts{CPU: l.Cpu().MilliValue(), Memory: l.Memory().Value()}
-}
-
-func add(to *api.Amounts, a api.Amounts) { to.CPU, to.Memory = to.CPU+a.CPU, to.Memory+a.Memory }
