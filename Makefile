@@ -117,7 +117,7 @@ browser-huge: build ## Measure the dashboard at 10,000 pods on 5,000 nodes, then
 	NODES=200 RATE=500 test/browser/run bin/orrery huge
 
 console: build ## Play the console in tmux, in terminals of several kinds
-	go test -count=1 -timeout 10m ./test/console -args -orrery=$(CURDIR)/bin/orrery
+	go test -count=1 -timeout 30m ./test/console -args -orrery=$(CURDIR)/bin/orrery
 
 soak-console: build ## Hold the console to its budgets at 10,000 rows that change (PODS= MINUTES=)
 	go test -count=1 -timeout 0 -v -run TestSoak ./test/console -args -orrery=$(CURDIR)/bin/orrery -pods=$(or $(PODS),10000) -minutes=$(or $(MINUTES),10)

@@ -27,11 +27,12 @@ type facts struct {
 // empty; the error is the first that matters for working at all.
 func (c *cluster) survey(ctx context.Context, ask asker) (facts, []*metav1.APIResourceList, error) {
 	var f facts
-	lists, err := discovery.ServerPreferredResources(c.find)
+	find := discovery.ToDiscoveryInterfaceWithContext(c.find)
+	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, find)
 	if len(lists) == 0 && err != nil {
 		return f, nil, fmt.Errorf("discovery: %w", err)
 	}
-	if v, err := c.find.ServerVersion(); err == nil {
+	if v, err := find.ServerVersionWithContext(ctx); err == nil {
 		f.version = v.GitVersion
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -188,7 +188,11 @@ func (g *grid) place(w int) []placed {
 	var out []placed
 	at := 0
 	for _, i := range order {
-		width := g.snap.columns[i].width
+		c := g.snap.columns[i]
+		width := c.width
+		if c.sort == 0 && need > w && width == textWidth(c.name)+1 { // no room for arrows that are not there
+			width--
+		}
 		if i < pinned && need > w { // leave room for the others
 			width = min(width, max(w*2/5, 12))
 		}

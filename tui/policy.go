@@ -142,6 +142,7 @@ func (a *app) newSubjects(plural, kind string) *tablePane {
 		}
 		return rows, nil
 	})
+	t.name = a.words.say(plural)
 	t.opens = func(subject string) { a.push(a.newPolicy(subject)) }
 	return t
 }

@@ -49,7 +49,7 @@ func traditionalChinese() map[string]string {
 		"theme": "佈景主題", "no theme %q": "沒有名為 %q 的佈景主題",
 		"refused": "遭拒", "nothing here is amiss": "這裡沒有異常", "there are none in %s; 0 looks in all namespaces": "%s 中沒有項目；按 0 查看所有 Namespace", "%d more are well": "另有 %d 項正常",
 		"clear the filter, or go back": "清除篩選，或返回", "everywhere": "整個叢集", "who can %s": "誰能 %s", "rights of %s": "%s 的權限", "your rights": "您的權限", "only %s": "僅限 %s",
-		"where: %s": "範圍：%s", "by no binding": "不是由綁定賦予", "as a member of %s": "身為 %s 的成員", "Group": "群組", "role": "角色", "binding": "綁定",
+		"where: %s": "範圍：%s", "by no binding": "不是由綁定賦予", "as a member of %s": "身為 %s 的成員", "Group": "群組", "users": "使用者", "groups": "群組", "role": "角色", "binding": "綁定",
 		":can VERB RESOURCE, or :can u:NAME, g:NAME, s:NAMESPACE:NAME": "請用 :can 動詞 資源，或 :can u:名稱、g:名稱、s:Namespace:名稱",
 		"leave": "離開", "open what the row stands for": "開啟此列代表的物件",
 		"without waiting for them to end": "不等待其結束", "%q is not a number of replicas": "%q 不是副本數", "replaces all their pods": "將替換其所有 Pod",
