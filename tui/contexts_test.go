@@ -42,9 +42,9 @@ func TestT35ContextsAreChangedWhateverTheyAre(t *testing.T) {
 	s.keys(tcell.KeyEnter)
 	s.await("loading…", "connecting", "silent  127.0.0.1")
 	s.keys(":", "nodes", tcell.KeyEnter) // the console goes on
-	s.await(" nodes  ")
+	s.await("nodes[…]")
 	s.keys(":", "deploy shop @gon", tcell.KeyTab, tcell.KeyEnter)
-	s.await("gone  127.0.0.1", " deployments  ")
+	s.await("gone  127.0.0.1", "deployments(shop)[…]")
 	s.keys(":", tcell.KeyUp)
 	s.await(":deploy shop @gone") // the history went along
 }
