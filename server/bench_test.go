@@ -65,22 +65,43 @@ func traced(c *Config) {
 
 func benchmarkWrites(b *testing.B, c *cluster) {
 	n := 0
-	do := func(method, path, contentType, body string) {
+	do := func(method, path, contentType, body string) (version string) {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer admin")
 		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("User-Agent", "bench/1")
 		w := httptest.NewRecorder()
 		c.server.Handler().ServeHTTP(w, r)
 		if w.Code >= 300 {
 			text, _ := io.ReadAll(w.Body)
 			b.Fatalf("%d %s", w.Code, text)
 		}
+		_, rest, _ := strings.Cut(w.Body.String(), `"resourceVersion":"`)
+		version, _, _ = strings.Cut(rest, `"`)
+		return version
 	}
 	b.Run("create pod", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			n++
 			do("POST", "/api/v1/namespaces/default/pods", typeJSON, fmt.Sprintf(`{"metadata":{"name":"p-%d","labels":{"app":"x"}},"spec":{"containers":[{"name":"a","image":"b","env":[{"name":"A","value":"b"}],"resources":{"requests":{"cpu":"10m"}}}]}}`, n))
+		}
+	})
+	b.Run("renew lease", func(b *testing.B) {
+		b.ReportAllocs()
+		n++
+		name := fmt.Sprintf("n-%d", n)
+		version := do("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", typeJSON, leaseOf(name, "", 1))
+		for b.Loop() {
+			n++
+			version = do("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/"+name, typeJSON, leaseOf(name, version, n))
+		}
+	})
+	b.Run("patch pod label", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			do("PATCH", "/api/v1/namespaces/default/pods/p-1", "application/strategic-merge-patch+json", fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, n))
 		}
 	})
 	b.Run("patch pod status", func(b *testing.B) {
@@ -90,4 +111,8 @@ func benchmarkWrites(b *testing.B, c *cluster) {
 			do("PATCH", "/api/v1/namespaces/default/pods/p-1/status", "application/strategic-merge-patch+json", fmt.Sprintf(`{"status":{"message":"%d","conditions":[{"type":"Ready","status":"True"}]}}`, n))
 		}
 	})
+}
+
+func leaseOf(name, version string, renewed int) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","resourceVersion":%q},"spec":{"holderIdentity":%q,"leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.%06dZ"}}`, name, version, name, renewed%1e6)
 }

@@ -7,7 +7,8 @@
 // delete.go) then reads top to bottom: parse, decode, admit, store, reply; one
 // file per connecting subresource (exec.go, log.go, proxy.go) or per deed
 // (eviction.go, binding.go, token.go). What all writes share is in write.go
-// (metadata, admission, validation) and fields.go (field ownership).
+// (metadata, admission, validation) and fields.go (field ownership; ownership.go and
+// ownership_first.go where it needs no comparison by schema).
 //
 // Errors are *apierrors.StatusError from where the reason is known; handlers
 // return them, and errors.go writes them, for all, in the type that the client

@@ -123,6 +123,9 @@ type fieldManagers struct {
 	kinds *registry.Table
 	types *FieldTypes
 
+	sets   fieldSets
+	firsts firstFields
+
 	mu       sync.Mutex // protects managers
 	managers map[fieldManagerKey]fieldManagerEntry
 }
@@ -204,11 +207,22 @@ func resetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]
 // the present object, or an empty one on create. Ownership is not worth failing
 // a write for: what cannot be worked out is kept as it was.
 func (f *fieldManagers) own(k *registry.Kind, subresource string, live, obj runtime.Object, manager string) runtime.Object {
+	if f.keep(k, subresource, live, obj, manager) {
+		return obj
+	}
 	m, err := f.of(k, subresource)
 	if err != nil {
 		return obj
 	}
-	return m.UpdateNoErrors(live, obj, manager)
+	outline, done := f.first(k, subresource, live, obj, manager)
+	if done {
+		return obj
+	}
+	obj = m.UpdateNoErrors(live, obj, manager)
+	if outline != nil {
+		f.firsts.learn(outline, obj)
+	}
+	return obj
 }
 
 // apply merges a server-side apply into live.
