@@ -9,55 +9,30 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 func readCertificate(path string) (*x509.Certificate, error) {
-	block, err := readPEM(path)
+	all, err := certutil.CertsFromFile(path)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return cert, nil
+	return all[0], nil
 }
 
 // readKey reads a private key in any of the forms that tools write.
 func readKey(path string) (crypto.Signer, error) {
-	block, err := readPEM(path)
+	key, err := keyutil.PrivateKeyFromFile(path)
 	if err != nil {
 		return nil, err
-	}
-	var key any
-	switch block.Type {
-	case "EC PRIVATE KEY":
-		key, err = x509.ParseECPrivateKey(block.Bytes)
-	case "RSA PRIVATE KEY":
-		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	default:
-		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
 		return nil, fmt.Errorf("read %s: a key of type %T cannot sign", path, key)
 	}
 	return signer, nil
-}
-
-func readPEM(path string) (*pem.Block, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(raw)
-	if block == nil {
-		return nil, fmt.Errorf("read %s: no PEM block", path)
-	}
-	return block, nil
 }
 
 func writePEM(path string, mode os.FileMode, kind string, der []byte) error {

@@ -12,66 +12,80 @@ import (
 // recheck is how often the files are looked at, at most.
 const recheck = 5 * time.Second
 
-// ReloadingCertificate is a certificate and key on disk that may be renewed
-// while it is in use. Its methods fit tls.Config's callbacks.
-type ReloadingCertificate struct {
-	certFile, keyFile string
+// reloading is what is read from files that may be replaced while it is in use.
+type reloading[T any] struct {
+	files []string
+	read  func() (T, error)
 
 	mu      sync.Mutex // protects the fields below
-	cert    *tls.Certificate
-	stamp   string    // of the files that cert was read from
+	value   T
+	stamp   string    // of the files that value was read from
 	checked time.Time // when they were last looked at
 }
 
-// NewReloadingCertificate reads the files once, so that a missing or broken
-// file is found at start.
-func NewReloadingCertificate(certFile, keyFile string) (*ReloadingCertificate, error) {
-	r := &ReloadingCertificate{certFile: certFile, keyFile: keyFile}
-	if err := r.read(); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// GetCertificate is for tls.Config.GetCertificate, of servers.
-func (r *ReloadingCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return r.current(), nil
-}
-
-// GetClientCertificate is for tls.Config.GetClientCertificate.
-func (r *ReloadingCertificate) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	return r.current(), nil
+// newReloading reads the files once, so that a missing or broken one is found at
+// start.
+func newReloading[T any](read func() (T, error), files ...string) (*reloading[T], error) {
+	r := &reloading[T]{files: files, read: read, stamp: stampOf(files...), checked: time.Now()}
+	var err error
+	r.value, err = read()
+	return r, err
 }
 
 // current re-reads the files if they changed. Files that cannot be read (one of
-// the pair is just being replaced) leave the old certificate in use.
-func (r *ReloadingCertificate) current() *tls.Certificate {
+// a pair is just being replaced) leave the old value in use.
+func (r *reloading[T]) current() T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.checked) >= recheck {
 		r.checked = now
-		if stamp := stampOf(r.certFile, r.keyFile); stamp != "" && stamp != r.stamp {
-			_ = r.readLocked(stamp)
+		if stamp := stampOf(r.files...); stamp != "" && stamp != r.stamp {
+			if value, err := r.read(); err == nil {
+				r.value, r.stamp = value, stamp
+			}
 		}
 	}
-	return r.cert
+	return r.value
 }
 
-func (r *ReloadingCertificate) read() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.checked = time.Now()
-	return r.readLocked(stampOf(r.certFile, r.keyFile))
+// ReloadingCertificate is a certificate and key on disk that may be renewed
+// while it is in use. Its methods fit tls.Config's callbacks.
+type ReloadingCertificate struct{ *reloading[*tls.Certificate] }
+
+// NewReloadingCertificate reads a pair of files.
+func NewReloadingCertificate(certFile, keyFile string) (ReloadingCertificate, error) {
+	r, err := newReloading(func() (*tls.Certificate, error) {
+		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", certFile, err)
+		}
+		return &cert, nil
+	}, certFile, keyFile)
+	return ReloadingCertificate{r}, err
 }
 
-func (r *ReloadingCertificate) readLocked(stamp string) error {
-	cert, err := tls.LoadX509KeyPair(r.certFile, r.keyFile)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", r.certFile, err)
-	}
-	r.cert, r.stamp = &cert, stamp
-	return nil
+// GetCertificate is for tls.Config.GetCertificate, of servers.
+func (r ReloadingCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return r.current(), nil
 }
+
+// GetClientCertificate is for tls.Config.GetClientCertificate.
+func (r ReloadingCertificate) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return r.current(), nil
+}
+
+// ReloadingPool is a file of CA certificates that may be replaced while it is in
+// use.
+type ReloadingPool struct{ *reloading[*x509.CertPool] }
+
+// NewReloadingPool reads a file.
+func NewReloadingPool(file string) (ReloadingPool, error) {
+	r, err := newReloading(func() (*x509.CertPool, error) { return ReadPool(file) }, file)
+	return ReloadingPool{r}, err
+}
+
+// Pool are the certificates of now.
+func (r ReloadingPool) Pool() *x509.CertPool { return r.current() }
 
 // stampOf changes when a file does; "" if one cannot be looked at.
 func stampOf(files ...string) string {

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -163,7 +164,7 @@ func (f *facts) input(pod *corev1.Pod, in input, t target) *api.Finding {
 	for _, key := range in.keys {
 		if !keys[key] {
 			p["key"] = key
-			finding := mended(broken("missingKey", p, e, evidence(in.kind.named(pod.Namespace, in.name), "data", strings.Join(sortedKeys(keys), ", "), time.Time{})),
+			finding := mended(broken("missingKey", p, e, evidence(in.kind.named(pod.Namespace, in.name), "data", strings.Join(slices.Sorted(maps.Keys(keys)), ", "), time.Time{})),
 				mend("addKey", p, fmt.Sprintf("kubectl edit %s %s -n %s", strings.ToLower(in.kind.name), in.name, pod.Namespace)))
 			return &finding
 		}
@@ -199,15 +200,6 @@ func keysOf[A, B any](data map[string]A, more map[string]B) map[string]bool {
 		keys[key] = true
 	}
 	return keys
-}
-
-func sortedKeys(keys map[string]bool) []string {
-	var all []string
-	for key := range keys {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // claimOf is a claim of a pod that is not bound, or not there.
