@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { kube, launch, until, visit } from './browser.js'
+import { kube, launch, live, until, visit } from './browser.js'
 
 if (!execFileSync('fc-list', [':lang=zh-tw'], { encoding: 'utf8' })) {
   console.error('a font with Chinese letters is missing (apt-get install fonts-wqy-microhei)')
@@ -39,14 +39,21 @@ const webp = async (png) => Buffer.from(await blank.evaluate(async (data) => {
   return btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(''))
 }, png.toString('base64')), 'base64')
 
+// Nothing is on its way any more, and time has gone by for numbers to come in.
+const settled = async (page) => {
+  await page.waitForTimeout(2500)
+  await until('all is there', async () => (await page.getByText(/Loading…|載入中…/).count()) === 0)
+}
+
 let size = 0
 for (const [name, path, then] of views) {
   for (const language of ['en', 'zh-TW']) {
     for (const dark of [false, true]) {
       const page = await visit(browser, path, { language, dark })
-      await page.waitForTimeout(2500)
-      await then?.(page)
-      if (then) await page.waitForTimeout(1500)
+      await live(page)
+      await settled(page)
+      if (then) await then(page)
+      if (then) await settled(page)
       const picture = await webp(await page.screenshot())
       writeFileSync(join(folder, [name, language === 'en' ? '' : language, dark ? 'dark' : ''].filter(Boolean).join('-') + '.webp'), picture)
       size += picture.length

@@ -24,7 +24,7 @@ export interface Editor {
 const look = EditorView.theme({
   '&': { height: '100%', fontSize: '12px', backgroundColor: 'transparent', color: 'var(--text)' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55' },
-  '.cm-gutters': { backgroundColor: 'transparent', color: 'var(--text-3)', border: 'none' },
+  '.cm-gutters': { backgroundColor: 'var(--panel)', color: 'var(--text-3)', border: 'none' },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--hover)' },
   '&.cm-focused': { outline: 'none' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },

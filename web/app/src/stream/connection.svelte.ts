@@ -6,6 +6,8 @@ export type Health = 'connecting' | 'live' | 'reconnecting'
 
 /** A server that says nothing for this long, pings included, is gone. */
 const silence = 25_000
+/** A server that has just been started may refuse so long what it will allow once it has read all roles. */
+const settling = 30_000
 /** How long a view nobody looks at stays open, so that going back is instant. */
 const linger = 10_000
 
@@ -71,6 +73,7 @@ class Connection {
   private shared = new Map<string, Subscription>()
   private nextID = 1
   private attempt = 0
+  private openedAt = 0
   private retry: ReturnType<typeof setTimeout> | undefined
   private watchdog: ReturnType<typeof setTimeout> | undefined
   private wanted = false
@@ -155,6 +158,7 @@ class Connection {
     let opened = false
     socket.onopen = () => {
       opened = true
+      this.openedAt = Date.now()
       this.health = 'live'
       this.lostAt = 0
       this.alive()
@@ -202,6 +206,7 @@ class Connection {
     this.alive()
     const sub = this.subs.get(m.id)
     if (!sub) return
+    if (m.error && sub.data.loaded && Date.now() - this.openedAt < settling) m.error.retry = true
     const revision = sub.data.apply(m)
     this.attempt = 0
     if (revision) {
