@@ -324,6 +324,33 @@ describe('when the connection breaks', () => {
     await kube(page, 'DELETE', `${configMaps}/${fresh}`)
     await context.close()
   })
+
+  test('T17: what a server refuses that has just begun is asked for again, and stays until then', () =>
+    on('/kinds', {}, async (page) => {
+      let refusals = 0
+      const open = new Set()
+      await page.routeWebSocket(/\/orrery\/v1\/stream$/, (socket) => {
+        const server = socket.connectToServer()
+        open.add(socket)
+        socket.onMessage((text) => {
+          const { id, op } = JSON.parse(text)
+          if (op === 'open' && refusals-- > 0) socket.send(JSON.stringify({ id, type: 'error', error: { code: 403, message: 'no roles are known yet' } }))
+          else server.send(text)
+        })
+      })
+      const name = unique('stays')
+      await kube(page, 'POST', configMaps, configMap(name))
+      await page.goto(`${base}/ui/k/configmaps?q=${name}`)
+      await rowNamed(page, name).waitFor()
+      refusals = 50
+      for (const socket of open) await socket.close()
+      await page.getByText('no roles are known yet').first().waitFor()
+      assert.equal(await rowNamed(page, name).count(), 1)
+      refusals = 0
+      await page.getByText('no roles are known yet').first().waitFor({ state: 'detached' })
+      await kube(page, 'DELETE', `${configMaps}/${name}`)
+      await rowNamed(page, name).waitFor({ state: 'detached' })
+    }))
 })
 
 describe('accessibility', () => {
