@@ -142,7 +142,7 @@ func newAPI(o apiOptions, etcd *clientv3.Client, log *slog.Logger) (*apiParts, e
 		CBOR:               o.cbor,
 		Components:         o.components,
 		Extra: o.extra(parts, map[string]http.Handler{
-			api.StreamPath: hub, api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.MergePath: edit.Handler(), api.RightsPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
+			api.StreamPath: parts.settled(hub), api.MapPath: glass, api.WhyPath: why, api.BlastPath: why, api.MergePath: edit.Handler(), api.RightsPath: why, api.JourneyPath: journeys, api.SpansPath: journeys,
 			api.UsagePath: usage, api.SignInPath: signInLinks(dashboard),
 			api.NamespacesPath: &server.Mine{Source: &server.StreamSource{Table: kinds, Store: store}, Rules: authz},
 		}),
@@ -172,6 +172,16 @@ func synced(authz *auth.Authorizer) func(context.Context) error {
 			return errors.New("roles and bindings have not been read yet")
 		}
 	}
+}
+
+// settled serves streams of rows once the server knows its kinds and roles: it is
+// final for a view that it is refused.
+func (p *apiParts) settled(hub http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.server.Settled(r.Context()) == nil { // else the client has gone
+			hub.ServeHTTP(w, r)
+		}
+	})
 }
 
 // extra adds what the server tells those who debug it.

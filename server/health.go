@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
@@ -146,6 +147,14 @@ func (h *health) knowsPaths() bool {
 	_, definitions := h.done["crd-informer-synced"]
 	_, services := h.done["apiservice-discovery-controller"]
 	return definitions && services
+}
+
+// Settled waits until the server that has just been started knows what it serves, and
+// who may have it.
+func (s *Server) Settled(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		return s.health.knowsPaths() && (s.Synced == nil || s.Synced(ctx) == nil), nil
+	})
 }
 
 func (h *health) etcd(ctx context.Context) error { return h.s.Store.Ready(ctx) }
