@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,17 +21,39 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"orrery.dev/api"
 )
 
-// fakeClients is client-go's fake API server, which reactors give the names and
-// UIDs that a real one hands out, and its rule that whoever writes the status
-// leaves the rest as it is. A watch begins with all there is: here, nothing
+// fakeClients is client-go's fake API server, which reactors give the names, UIDs
+// and revisions that a real one hands out (by the last, controllers know their own
+// writes in what they read), and its rule that whoever writes the status leaves the
+// rest as it is. A watch begins with all there is: here, nothing
 // else tells a controller what came between its list and its watch.
 func fakeClients(objs ...runtime.Object) *fake.Clientset {
 	set := fake.NewClientset(objs...)
 	var n atomic.Int64
+	revise := func(obj runtime.Object) error {
+		m, err := meta.Accessor(obj)
+		if err == nil {
+			m.SetResourceVersion(strconv.FormatInt(1000+n.Add(1), 10))
+		}
+		return err
+	}
+	write := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		done, obj, err := clienttesting.ObjectReaction(set.Tracker())(action)
+		if err != nil || !done || action.GetSubresource() != "" && action.GetSubresource() != "status" {
+			return done, obj, err
+		}
+		if err := revise(obj); err != nil {
+			return true, nil, err
+		}
+		return true, obj, set.Tracker().Update(action.GetResource(), obj, action.GetNamespace())
+	}
+	for _, verb := range []string{"create", "update", "patch"} {
+		set.PrependReactor(verb, "*", write)
+	}
 	set.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		o, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
 		if err != nil {
@@ -60,6 +84,9 @@ func fakeClients(objs ...runtime.Object) *fake.Clientset {
 		now = now.DeepCopyObject()
 		status := reflect.ValueOf(update.GetObject()).Elem().FieldByName("Status")
 		reflect.ValueOf(now).Elem().FieldByName("Status").Set(status)
+		if err := revise(now); err != nil {
+			return true, nil, err
+		}
 		return true, now, set.Tracker().Update(update.GetResource(), now, update.GetNamespace())
 	})
 	kinds := map[schema.GroupVersionResource]schema.GroupVersionKind{}
@@ -72,16 +99,46 @@ func fakeClients(objs ...runtime.Object) *fake.Clientset {
 		if err != nil {
 			return true, nil, err
 		}
-		list, err := set.Tracker().List(action.GetResource(), kinds[action.GetResource()], action.GetNamespace())
-		if err != nil {
-			return true, nil, err
-		}
-		return true, w, meta.EachListItem(list, func(obj runtime.Object) error {
-			w.(*watch.RaceFreeFakeWatcher).Modify(obj)
-			return nil
+		return true, w, catchUp(w.(*watch.RaceFreeFakeWatcher), func() (runtime.Object, error) {
+			return set.Tracker().List(action.GetResource(), kinds[action.GetResource()], action.GetNamespace())
 		})
 	})
 	return set
+}
+
+// catchUp sends what there is, as the fake knows no revisions from which to watch. A
+// change may come in between, and its event be ahead of what was listed before it: so
+// whatever has changed is sent again, until nothing has.
+func catchUp(w *watch.RaceFreeFakeWatcher, list func() (runtime.Object, error)) error {
+	var before map[string]runtime.Object
+	for {
+		all, err := list()
+		if err != nil {
+			return err
+		}
+		now := map[string]runtime.Object{}
+		if err := meta.EachListItem(all, func(obj runtime.Object) error {
+			key, err := cache.MetaNamespaceKeyFunc(obj)
+			now[key] = obj
+			return err
+		}); err != nil {
+			return err
+		}
+		if before != nil && equality.Semantic.DeepEqual(before, now) {
+			return nil
+		}
+		for key, obj := range before {
+			if now[key] == nil {
+				w.Delete(obj)
+			}
+		}
+		for key, obj := range now {
+			if !equality.Semantic.DeepEqual(before[key], obj) {
+				w.Modify(obj.DeepCopyObject()) // what is sent is the informer's
+			}
+		}
+		before = now
+	}
 }
 
 // running runs controllers by name against a fake server until the test ends.
