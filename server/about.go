@@ -68,5 +68,5 @@ func (s *Server) publish(c *gin.Context, contentType string, read func() ([]byte
 		return
 	}
 	c.Header("Cache-Control", "public, max-age=3600")
-	c.Data(http.StatusOK, "application/json", body)
+	c.Data(http.StatusOK, contentType, body)
 }

@@ -418,8 +418,10 @@ func TestTokens(t *testing.T) {
 	if _, err := accounts.CreateToken(ctx, "robot", other, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("token of another account of that name: %v", err)
 	}
-	if _, body := c.do("GET", "/openid/v1/jwks", "", nil); body != `{"keys":[]}` {
-		t.Errorf("keys: %s", body)
+	resp := c.raw("GET", "/openid/v1/jwks", "", nil)
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); string(body) != `{"keys":[]}` || resp.Header.Get("Content-Type") != "application/jwk-set+json" {
+		t.Errorf("keys: %s, %s", resp.Header.Get("Content-Type"), body)
 	}
 }
 
