@@ -87,11 +87,11 @@ func countsAll(t *testing.T, c *console, kube kubernetes.Interface) {
 	all := len(list.Items)
 	for _, step := range []struct{ line, want string }{
 		{"nodes", fmt.Sprintf("nodes[%d]", *nodes)}, {"pods all", fmt.Sprintf("pods(all)[%d]", all)},
-		{"pulse", fmt.Sprintf("%5d", all)}, {"pods all", "load-"},
+		{"pulse", fmt.Sprintf("%5d", all)}, {"pods all", fmt.Sprintf("pods(all)[%d]", all)},
 	} {
 		began := time.Now()
 		c.write(t, ":"+step.line+"\r")
-		c.await(t, step.want)
+		c.awaitRedrawn(t, step.want)
 		t.Logf("%s has %s after %s", step.line, step.want, time.Since(began).Round(time.Millisecond))
 	}
 }
@@ -247,17 +247,32 @@ func open(t *testing.T, kubeconfig string) *console {
 	return c
 }
 
+// awaitRedrawn has the screen written whole now and then: of a number that grows, the
+// console writes only the digits that change.
+func (c *console) awaitRedrawn(t *testing.T, text string) {
+	asked := time.Now()
+	await(t, time.Minute, text, func() bool {
+		if time.Since(asked) > 15*time.Second {
+			asked = time.Now()
+			c.write(t, ":refresh\r")
+		}
+		return c.wrote(text)
+	})
+}
+
 // await waits until the console has written a text since the last one.
 func (c *console) await(t *testing.T, text string) {
-	await(t, time.Minute, text, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !bytes.Contains(c.seen.Bytes(), []byte(text)) {
-			return false
-		}
-		c.seen.Reset()
-		return true
-	})
+	await(t, time.Minute, text, func() bool { return c.wrote(text) })
+}
+
+func (c *console) wrote(text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !bytes.Contains(c.seen.Bytes(), []byte(text)) {
+		return false
+	}
+	c.seen.Reset()
+	return true
 }
 
 // press types a letter that nothing else on the screen has, into the prompt, and
