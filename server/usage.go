@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,7 +44,7 @@ type Usage struct {
 	mu     sync.Mutex // held while asking, so that the nodes are asked once for all who look
 	at     time.Time
 	nodes  map[string]api.Amounts
-	pods   map[string]api.Amounts // by UID
+	pods   map[string]api.Amounts // by the UID that their node knows them by
 	failed string
 }
 
@@ -102,7 +103,8 @@ func (u *Usage) look(r *http.Request) (*api.Usage, error) {
 		if !allowed {
 			continue
 		}
-		if used, ok := usedByPod[string(pod.UID)]; ok {
+		// A static pod's node knows it by another UID than its mirror's.
+		if used, ok := usedByPod[cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))]; ok {
 			p.Used = &used
 		}
 		out.Pods = append(out.Pods, p)

@@ -20,8 +20,8 @@ import (
 	"orrery.dev/server/registry"
 )
 
-// TestUsageIsWhatTheUserMayList has a node that answers, one that does not, and
-// a user of one namespace.
+// TestUsageIsWhatTheUserMayList has a node that answers, one that does not, a
+// static pod, which its node knows by another UID, and a user of one namespace.
 func TestUsageIsWhatTheUserMayList(t *testing.T) {
 	c := start(t)
 	ctx := context.Background()
@@ -36,12 +36,16 @@ func TestUsageIsWhatTheUserMayList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, ns := range []string{"a", "b"} {
+	for _, ns := range []string{"a", "b", "static"} {
 		if _, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		meta := metav1.ObjectMeta{Name: "p"}
+		if ns == "static" {
+			meta.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "of-its-file"}
+		}
 		pod, err := c.client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			ObjectMeta: meta,
 			Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}, Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")},
 			}}}},
@@ -54,7 +58,7 @@ func TestUsageIsWhatTheUserMayList(t *testing.T) {
 	asked := 0
 	agent := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		fmt.Fprintf(w, `{"node":{"cpu":{"usageNanoCores":2000000000}},"pods":[{"podRef":{"uid":%q},"cpu":{"usageNanoCores":250000000},"memory":{"workingSetBytes":1024}}]}`, uids["a"])
+		fmt.Fprintf(w, `{"node":{"cpu":{"usageNanoCores":2000000000}},"pods":[{"podRef":{"uid":%q},"cpu":{"usageNanoCores":250000000},"memory":{"workingSetBytes":1024}},{"podRef":{"uid":"of-its-file"},"cpu":{"usageNanoCores":7000000}}]}`, uids["a"])
 	}))
 	defer agent.Close()
 	at, _ := url.Parse(agent.URL)
@@ -83,14 +87,14 @@ func TestUsageIsWhatTheUserMayList(t *testing.T) {
 	c.await("the cache has all", func() bool {
 		nodes, _ := listAll[*corev1.Node](ctx, c.store, "nodes")
 		pods, _ := listAll[*corev1.Pod](ctx, c.store, "pods")
-		return len(nodes) == 2 && len(pods) == 2
+		return len(nodes) == 2 && len(pods) == 3
 	})
 	all := look("admin", "")
-	if len(all.Pods) != 2 || len(all.Nodes) != 2 || all.Error == "" {
+	if len(all.Pods) != 3 || len(all.Nodes) != 2 || all.Error == "" {
 		t.Fatalf("usage %+v", all)
 	}
 	for _, n := range all.Nodes {
-		if n.Name == "n1" && (n.Used == nil || n.Used.CPU != 2000 || n.Allocatable.CPU != 4000 || n.Requests.CPU != 1000) || n.Name == "n2" && n.Used != nil {
+		if n.Name == "n1" && (n.Used == nil || n.Used.CPU != 2000 || n.Allocatable.CPU != 4000 || n.Requests.CPU != 1500) || n.Name == "n2" && n.Used != nil {
 			t.Errorf("node %+v", n)
 		}
 	}
@@ -103,6 +107,9 @@ func TestUsageIsWhatTheUserMayList(t *testing.T) {
 	}
 	if b := look("admin", "?namespace=b"); len(b.Pods) != 1 || b.Pods[0].Used != nil {
 		t.Errorf("of namespace b: %+v", b.Pods)
+	}
+	if s := look("static", ""); len(s.Pods) != 1 || s.Pods[0].Used == nil || s.Pods[0].Used.CPU != 7 {
+		t.Errorf("of a static pod: %+v", s.Pods)
 	}
 	if asked != 1 {
 		t.Errorf("the node was asked %d times, want once for all who look", asked)
