@@ -91,11 +91,7 @@ func TestKeptOwnership(t *testing.T) {
 				continue
 			}
 			kept++
-			want, got := owners(manager.UpdateNoErrors(live, obj.DeepCopyObject(), who)), owners(quick)
-			if !slices.Equal(got, want) {
-				text, _ := json.Marshal(obj)
-				t.Fatalf("%s has\n%s\nand not\n%s", text, got, want)
-			}
+			checkOwners(t, quick, manager.UpdateNoErrors(live, obj.DeepCopyObject(), who))
 		}
 		if kept < 20 {
 			t.Errorf("of %s, %d were kept", k.Kind, kept)
@@ -127,14 +123,19 @@ func TestOwnershipOfNewObjects(t *testing.T) {
 				continue
 			}
 			known++
-			if got, want := owners(quick), owners(want); !slices.Equal(got, want) {
-				text, _ := json.Marshal(obj)
-				t.Fatalf("%s has\n%s\nand not\n%s", text, got, want)
-			}
+			checkOwners(t, quick, want)
 		}
 		if known < 200 {
 			t.Errorf("of %s, %d were known", k.Kind, known)
 		}
+	}
+}
+
+func checkOwners(t *testing.T, obj, as runtime.Object) {
+	t.Helper()
+	if got, want := owners(obj), owners(as); !slices.Equal(got, want) {
+		text, _ := json.Marshal(obj)
+		t.Fatalf("%s has\n%s\nand not\n%s", text, got, want)
 	}
 }
 

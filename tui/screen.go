@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"fmt"
+
 	"github.com/gdamore/tcell/v2"
 )
 
@@ -16,6 +18,7 @@ type screen struct {
 	back  tcell.CellBuffer
 	front []shown
 	width int
+	gone  bool // the terminal could not be had again
 }
 
 // shown is a cell as it was sent last. The second half of a wide character has
@@ -117,7 +120,7 @@ func (s *screen) GetContent(x, y int) (rune, []rune, tcell.Style, int) {
 // Show implements tcell.Screen: it sends the differences.
 func (s *screen) Show() {
 	w, h := s.back.Size()
-	if len(s.front) != w*h {
+	if s.gone || len(s.front) != w*h {
 		return // resized while drawing: the next frame has the right size
 	}
 	for y := range h {
@@ -145,7 +148,9 @@ func (s *screen) Sync() {
 	s.fit()
 	s.forget()
 	s.Show()
-	s.Screen.Sync()
+	if !s.gone {
+		s.Screen.Sync()
+	}
 }
 
 // Suspend implements tcell.Screen; what was typed before is nobody's.
@@ -186,12 +191,18 @@ func (s *screen) quiet() (done func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// Resume implements tcell.Screen; another program has drawn meanwhile.
+// Resume implements tcell.Screen; another program has drawn meanwhile. A terminal
+// that is gone ends the console: tview would draw on, and tcell, which has no cells
+// then, never come to the end of a line.
 func (s *screen) Resume() error {
-	err := s.Screen.Resume()
+	if err := s.Screen.Resume(); err != nil {
+		s.gone = true
+		_ = s.Screen.PostEvent(tcell.NewEventError(fmt.Errorf("the terminal is gone: %w", err)))
+		return err
+	}
 	s.fit()
 	s.forget()
-	return err
+	return nil
 }
 
 // asciiText has the string of each ASCII character, so that drawing one does

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
 	authzv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -578,4 +579,48 @@ func TestT50EverythingChangesAtOnce(t *testing.T) {
 	all.Wait()
 	s.keys(tcell.KeyEscape, tcell.KeyEscape, tcell.KeyEscape, ":", "pods all", tcell.KeyEnter)
 	s.await("pods(all)[4]", "db-0")
+}
+
+// lostTTY is a terminal that is there once.
+type lostTTY struct {
+	tcell.Tty
+	started bool
+	drained chan struct{}
+}
+
+func (l *lostTTY) Start() error {
+	if l.started {
+		return errors.New("no such device")
+	}
+	l.started = true
+	return nil
+}
+
+func (l *lostTTY) Read([]byte) (int, error)    { <-l.drained; return 0, io.EOF }
+func (l *lostTTY) Write(p []byte) (int, error) { return len(p), nil }
+func (l *lostTTY) Drain() error                { close(l.drained); return nil }
+func (l *lostTTY) Stop() error                 { return nil }
+func (l *lostTTY) Close() error                { return nil }
+func (l *lostTTY) NotifyResize(func())         {}
+func (l *lostTTY) WindowSize() (tcell.WindowSize, error) {
+	return tcell.WindowSize{Width: 80, Height: 24}, nil
+}
+
+// What hangs up a session wakes the console, which takes the terminal anew.
+func TestConsoleEndsWithItsTerminal(t *testing.T) {
+	c := Config{Term: "xterm-256color"}
+	kind, err := c.terminalKind()
+	if err != nil {
+		t.Fatal(err)
+	}
+	under, err := tcell.NewTerminfoScreenFromTtyTerminfo(newHoldable(&lostTTY{drained: make(chan struct{})}), kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tv := tview.NewApplication()
+	tv.SetScreen(newScreen(under)).SetRoot(tview.NewTextView().SetText("pods"), true)
+	go tv.QueueUpdateDraw(func() { tv.Suspend(func() {}) })
+	if err := tv.Run(); err == nil || !strings.Contains(err.Error(), "the terminal is gone: no such device") {
+		t.Errorf("it ended with %v", err)
+	}
 }

@@ -28,7 +28,7 @@ func (c *Config) screen() (tcell.Screen, *listener, error) {
 			return nil, nil, fmt.Errorf("terminal: %w", err)
 		}
 		ears := listenTo(ownTty(tty))
-		under, err := tcell.NewTerminfoScreenFromTty(ears)
+		under, err := tcell.NewTerminfoScreenFromTty(newHoldable(ears))
 		if err != nil {
 			return nil, nil, fmt.Errorf("terminal: %w (run it in a terminal, with TERM set to its type)", err)
 		}
@@ -68,8 +68,11 @@ func (t *holdable) set(reading, ended, held bool) {
 
 // Start implements tcell.Tty.
 func (t *holdable) Start() error {
+	if err := t.Tty.Start(); err != nil {
+		return err // nobody will read
+	}
 	t.set(false, false, false)
-	return t.Tty.Start()
+	return nil
 }
 
 // Stop implements tcell.Tty.
@@ -155,9 +158,11 @@ func (a *app) lend(use func(tty io.ReadWriter, sizes *sizeQueue) error) error {
 		return fmt.Errorf("terminal: %w", err)
 	}
 	defer func() { _ = tty.Stop() }()
-	defer func() { _ = tty.Drain() }() // ends a read
+	drain := func() { _ = tty.Drain() } // ends a read
+	defer drain()
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, drain)() // told to end, the console waits for no key
 	sizes := newSizeQueue(tty, ctx.Done())
 	tty.NotifyResize(sizes.change)
 	defer tty.NotifyResize(nil)

@@ -216,9 +216,13 @@ type console struct {
 }
 
 func open(t *testing.T, kubeconfig string) *console {
-	program := exec.Command(*binary, "tui", "--kubeconfig", kubeconfig, "--command", "pods all")
+	return play(t, exec.Command(*binary, "tui", "--kubeconfig", kubeconfig, "--command", "pods all"), 160, 48)
+}
+
+// play starts a console in a terminal of that size.
+func play(t *testing.T, program *exec.Cmd, width, height uint16) *console {
 	program.Env = append(os.Environ(), "TERM=xterm-256color", "LANG=C.UTF-8", "COLORTERM=")
-	tty, err := pty.StartWithSize(program, &pty.Winsize{Rows: 48, Cols: 160})
+	tty, err := pty.StartWithSize(program, &pty.Winsize{Rows: height, Cols: width})
 	if err != nil {
 		t.Fatal(err)
 	}

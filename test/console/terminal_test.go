@@ -112,6 +112,7 @@ func TestTerminal(t *testing.T) {
 	})
 	t.Run("T49 it can be stopped by a signal, under a shell and alone", func(t *testing.T) { stopsAndGoesOn(t, console) })
 	t.Run("T49 so can a shell in it, and the terminal is raw again", func(t *testing.T) { shellIsStopped(t, console) })
+	t.Run("it ends with its terminal, though it would survive that", func(t *testing.T) { endsWithTerminal(t, console) })
 	t.Run("T16 the API server goes and comes, and nothing is missed", func(t *testing.T) {
 		line, through := cutLine(t, kubeconfig)
 		w := newWindow(t, "xterm-256color", consoleOf(through, "pods default"))
@@ -202,6 +203,29 @@ func stopsAndGoesOn(t *testing.T, console string) {
 	alone.tmux(t, "resize-window", "-x", "90", "-y", "30")
 	_ = syscall.Kill(alone.pid(t), syscall.SIGCONT)
 	whole(alone)
+}
+
+// endsWithTerminal takes the terminal away in the middle of keys, soon after a signal
+// at which the console takes its terminal again: one comes with a hang-up.
+func endsWithTerminal(t *testing.T, console string) {
+	for _, late := range []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 50 * time.Millisecond} {
+		program := exec.Command("sh", "-c", "trap '' HUP; exec "+console)
+		c := play(t, program, 80, 24)
+		c.await(t, "web")
+		c.write(t, strings.Repeat("j", 300))
+		_ = program.Process.Signal(syscall.SIGCONT)
+		time.Sleep(late) // the orders that are tried
+		c.tty.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- program.Wait() }()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			_ = program.Process.Kill()
+			t.Errorf("it still runs, %s after the signal the terminal was gone", late)
+			<-ended
+		}
+	}
 }
 
 // shellIsStopped stops the console while it has lent the terminal to a shell in a
