@@ -2,9 +2,12 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +37,11 @@ func newTUICommand() *cobra.Command {
 			o.Connect = func(context string) (tui.Connection, error) { return connect(path, context) }
 			o.Rename = func(context, name string) error { return renameContext(path, context, name) }
 			o.Forget = func(context string) error { return forgetContext(path, context) }
+			if helm, err := exec.LookPath("helm"); err == nil {
+				o.Helm = func(ctx context.Context, context string, args ...string) error {
+					return runHelm(ctx, helm, path, context, args)
+				}
+			}
 			o.FromEnvironment(os.Getenv)
 			return tui.Run(c.Context(), o)
 		},
@@ -47,6 +55,19 @@ func newTUICommand() *cobra.Command {
 	f.StringVar(&o.NodeShellImage, "node-shell-image", "", "image for a shell on a node (default: busybox)")
 	f.BoolVar(&o.ReadOnly, "readonly", false, "allow nothing that changes the cluster")
 	return c
+}
+
+// runHelm runs the user's helm against a context of a kubeconfig; what it complains of is
+// the error.
+func runHelm(ctx context.Context, helm, kubeconfig, context string, args []string) error {
+	c := exec.CommandContext(ctx, helm, append(args, "--kube-context", context)...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	output, err := c.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("helm %s: %w: %s", args[0], err, lines[len(lines)-1])
+	}
+	return nil
 }
 
 // contextsOf are the clusters that a kubeconfig knows.

@@ -220,6 +220,9 @@ func (a *app) arrange(_, h int) {
 
 func (a *app) start() {
 	line := strings.TrimPrefix(a.config.Command, ":")
+	if line == "" && a.config.Namespace == "" {
+		line = a.settings.Begin[a.contextName()]
+	}
 	if line == "" {
 		line = "pods"
 	}

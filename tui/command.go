@@ -116,6 +116,14 @@ func (t *trail) keep(line string) {
 	}
 }
 
+// here is the place; nowhere is the empty line.
+func (t *trail) here() string {
+	if len(t.lines) == 0 {
+		return ""
+	}
+	return t.lines[t.at]
+}
+
 // walk goes n places on; nowhere is the empty line.
 func (t *trail) walk(n int) string {
 	if t.at+n < 0 || t.at+n >= len(t.lines) {

@@ -14,6 +14,7 @@ import (
 // settings are what the console remembers of its user from one time to the next.
 type settings struct {
 	Favourites map[string][]string `json:"favourites,omitempty"` // namespaces, by context
+	Begin      map[string]string   `json:"begin,omitempty"`      // the first view, as a command, by context
 }
 
 // readSettings reads them; a file that is not there yet is empty.
@@ -62,6 +63,18 @@ func (s *settings) favour(context string, namespaces []string) {
 		s.Favourites = map[string][]string{}
 	}
 	s.Favourites[context] = namespaces
+}
+
+// beginHere has consoles of this cluster begin in the view on screen.
+func (a *app) beginHere() {
+	a.keepPlace()
+	here, context := a.trail.here(), a.contextName()
+	a.remember(a.words.say("the console of this cluster begins with :%s", here), func(s *settings) {
+		if s.Begin == nil {
+			s.Begin = map[string]string{}
+		}
+		s.Begin[context] = here
+	})
 }
 
 // contextName is the cluster as the settings know it.

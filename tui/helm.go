@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,12 +38,14 @@ type release struct {
 }
 
 func helmActions() []action {
-	on := []string{"releases"}
+	on := []string{"releases", "revisions"}
 	show := func(what func(r *release) (string, error)) func(*app, call) {
 		return one(func(a *app, t target) { a.showRelease(t, what) })
 	}
 	return []action{
-		{name: "release-history", hint: "history", help: "all revisions of the release; helm rollback goes back to one", on: on, verb: "list", resource: "secrets", run: one(func(a *app, t target) { a.push(a.newReleaseTable(t.namespace, t.labels["name"])) })},
+		{name: "release-history", hint: "history", help: "all revisions of the release", on: []string{"releases"}, verb: "list", resource: "secrets", run: one(func(a *app, t target) { a.push(a.newReleaseTable(t.namespace, t.labels["name"])) })},
+		{name: "release-rollback", hint: "roll back", help: "go back to this revision of the release, with your helm", on: []string{"revisions"}, verb: "create", resource: "secrets", writes: true,
+			instead: "use helm rollback there", run: one((*app).askRelease)},
 		{name: "release-values", hint: "values", help: "the values that the release was given", on: on, run: show(func(r *release) (string, error) {
 			text, err := yaml.Marshal(r.Config)
 			return string(text), err
@@ -55,8 +59,11 @@ func (a *app) newReleases() *tablePane { return a.newReleaseTable(a.namespace, "
 
 // newReleaseTable has the revisions of one release, or the newest of all.
 func (a *app) newReleaseTable(namespaces, name string) *tablePane {
-	c := a.cluster
-	t := a.newList("releases", []string{"Name", "Namespace", "Revision", "Status", "Chart", "App", "Updated", "Description"}, 5*time.Second, func(ctx context.Context) ([]api.Row, error) {
+	c, plural := a.cluster, "releases"
+	if name != "" {
+		plural = "revisions"
+	}
+	t := a.newList(plural, []string{"Name", "Namespace", "Revision", "Status", "Chart", "App", "Updated", "Description"}, 5*time.Second, func(ctx context.Context) ([]api.Row, error) {
 		all, err := c.releases(ctx, namespaces, name)
 		if name == "" {
 			all = newest(all)
@@ -131,8 +138,62 @@ func (r *release) row() api.Row {
 	row := listRow(state, r.Name, r.Namespace, fmt.Sprint(r.Version), r.Info.Status, chart.Name+"-"+chart.Version, chart.AppVersion, r.Info.LastDeployed.Format(time.DateTime), r.Info.Description)
 	row.UID = fmt.Sprintf("%s/%s.%d", r.Namespace, r.Name, r.Version)
 	row.Namespace = r.Namespace
-	row.Labels = map[string]string{"name": r.Name, "secret": fmt.Sprintf("sh.helm.release.v1.%s.v%d", r.Name, r.Version)}
+	row.Labels = map[string]string{"name": r.Name, "revision": fmt.Sprint(r.Version), "secret": fmt.Sprintf("sh.helm.release.v1.%s.v%d", r.Name, r.Version)}
 	return row
+}
+
+// askRelease has the user's own helm go back to a revision, once it is shown what that
+// changes: hooks, waiting and the history are helm's business. Its command can be had
+// where helm is missing.
+func (a *app) askRelease(t target) {
+	name := t.labels["name"]
+	revision, _ := strconv.Atoi(t.labels["revision"])
+	args := []string{"rollback", name, strconv.Itoa(revision), "--namespace", t.namespace}
+	line := "helm " + strings.Join(args, " ")
+	a.async(func(ctx context.Context) func() {
+		changes, err := a.cluster.releaseChanges(ctx, t)
+		return func() {
+			if err != nil {
+				a.fail(fmt.Errorf("%s: %w", t, err))
+				return
+			}
+			q := question{title: a.words.say("roll %s back to revision %d", name, revision), text: append(changes, "", "$ "+line), yes: "OK", do: func(string) { a.runHelm(args) }}
+			if a.config.Helm == nil {
+				q.text, q.yes = append(q.text, a.words.say("helm is not on this machine; copy its command for where it is")), "copy"
+				q.do = func(string) { a.copy(line) }
+			}
+			a.question(q)
+		}
+	})
+}
+
+// runHelm takes as long as helm does: it may wait for hooks.
+func (a *app) runHelm(args []string) {
+	a.note("helm is at work")
+	a.async(func(ctx context.Context) func() {
+		err := a.config.Helm(ctx, a.config.Context, args...)
+		return func() {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.note("rolled back")
+		}
+	})
+}
+
+// releaseChanges is what of a release's manifest another revision has otherwise.
+func (c *cluster) releaseChanges(ctx context.Context, to target) ([]string, error) {
+	all, err := c.releases(ctx, to.namespace, to.labels["name"])
+	if err != nil {
+		return nil, err
+	}
+	now := newest(slices.Clone(all))
+	then := slices.IndexFunc(all, func(r release) bool { return fmt.Sprint(r.Version) == to.labels["revision"] })
+	if then < 0 {
+		return nil, errors.New("the revision is gone")
+	}
+	return shownChanges(now[0].Manifest, all[then].Manifest), nil
 }
 
 func (a *app) showRelease(t target, what func(r *release) (string, error)) {

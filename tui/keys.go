@@ -23,12 +23,13 @@ func bindings() []binding {
 		{"global", "]", "next-command"}, {"global", "-", "last-view"}, {"global", "ctrl-a", "show-aliases"}, {"global", "ctrl-r", "refresh"},
 		{"global", "ctrl-e", "header"}, {"global", "ctrl-g", "crumbs"}, {"global", "ctrl-c", "quit"}, {"global", "/", "filter"},
 		{"global", "ctrl-u", "clear-filter"}, {"global", "ctrl-q", "clear-filter"}, {"global", "ctrl-z", "suspend"}, {"global", "!", "show-pulse"},
+		{"global", "ctrl-p", "begin-here"},
 
 		{"global", "ctrl-s", "save-screen"}, {"global", "F6", "save-screen"}, // not in editors, which save what is edited
 
 		{"table", "enter", "enter"}, {"table", "space", "mark"}, {"table", "ctrl-space", "mark-range"}, {"table", "M", "mark-range"},
 		{"table", "ctrl-\\", "clear-marks"}, {"table", "ctrl-w", "wide"}, {"table", "ctrl-t", "faults"}, {"table", "F2", "faults"},
-		{"table", "N", "sort-name"}, {"table", "A", "sort-age"}, {"table", "S", "sort-status"}, {"table", "P", "sort-namespace"},
+		{"table", "N", "sort-name"}, {"table", "S", "sort-status"}, {"table", "P", "sort-namespace"},
 		{"table", "shift-left", "sort-left"}, {"table", "shift-right", "sort-right"}, {"table", "<", "sort-left"}, {"table", ">", "sort-right"},
 		{"table", "O", "sort-turn"},
 		{"table", "w", "warp"}, {"table", "0", "all-namespaces"},
@@ -39,6 +40,9 @@ func bindings() []binding {
 		{"objects", "n", "copy-namespace"}, {"objects", "y", "yaml"}, {"objects", "d", "describe"}, {"objects", "e", "edit"},
 		{"objects", "v", "show-events"}, {"objects", "ctrl-d", "delete"}, {"objects", "J", "owner"},
 		{"objects", "W", "why"}, {"objects", "T", "journey"},
+
+		{"aged", "A", "sort-age"}, // every table but that of aliases
+		{"aliases", "R", "sort-name"}, {"aliases", "C", "sort-aliases"}, {"aliases", "A", "sort-group"},
 
 		{"measured", "C", "sort-cpu"}, {"measured", "Z", "sort-memory"}, {"usage", "b", "usage-by"},
 		{"xray", "space", "fold"}, {"xray", "x", "fold-all"}, // before those of the line's kind
@@ -65,6 +69,7 @@ func bindings() []binding {
 		{"screendumps", "ctrl-d", "delete-save"},
 		{"files", "a", "apply-file"}, {"files", "d", "delete-file"}, {"files", "e", "edit-file"}, {"files", "y", "view-file"},
 		{"releases", "r", "release-history"}, {"releases", "v", "release-values"}, {"releases", "y", "release-manifest"},
+		{"revisions", "r", "release-rollback"}, {"revisions", "v", "release-values"}, {"revisions", "y", "release-manifest"},
 
 		{"text", "n", "next-match"}, {"text", "N", "previous-match"}, {"text", "c", "copy-text"}, {"text", "w", "wrap"},
 		{"text", "f", "full-screen"}, {"yaml", "r", "auto-refresh"}, {"describe", "r", "auto-refresh"},

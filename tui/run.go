@@ -29,6 +29,8 @@ type Config struct {
 	Namespace string
 	// Command to begin with, as typed after ":"; empty is the pods.
 	Command string
+	// Helm runs the user's helm for a context; nil where there is none.
+	Helm func(ctx context.Context, context string, args ...string) error
 	// ReadOnly refuses every action that changes the cluster.
 	ReadOnly bool
 	// Language is a locale name; "zh_TW" and "zh-Hant" give Traditional Chinese,

@@ -138,6 +138,24 @@ func TestPlacesForFiles(t *testing.T) {
 	}
 }
 
+func TestConsoleBeginsWhereItWasToldTo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "orrery", "console.json")
+	s := newShow(t, Config{Settings: file, Context: "east"}, 130, 30)
+	s.await("db-0")
+	s.keys(":pods shop", tcell.KeyEnter, "/", "web", tcell.KeyEnter)
+	s.await("pods(shop)", "web-9")
+	s.keys("d")
+	s.await("describe")
+	s.control(tcell.KeyCtrlP)
+	s.await("the console of this cluster begins with :pods shop /web")
+	awaitFile(t, filepath.Dir(file), "console.json")
+
+	newShow(t, Config{Settings: file, Context: "east"}, 130, 30).await("pods(shop)", "/web")
+	newShow(t, Config{Settings: file, Context: "west"}, 130, 30).await("pods(all)[4]")
+	newShow(t, Config{Settings: file, Context: "east", Command: "namespaces"}, 130, 30).await("namespaces[")
+	newShow(t, Config{Settings: file, Context: "east", Namespace: "data"}, 130, 30).await("pods(data)")
+}
+
 func TestFavouriteNamespacesAreKeptByContext(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "orrery", "console.json")
 	namespaces := func(a *app) {

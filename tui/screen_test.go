@@ -298,6 +298,12 @@ func TestCommandsAreWalked(t *testing.T) {
 	s.await("/web") // and so has the filter's
 	s.keys(tcell.KeyEscape, ":", "aliases", tcell.KeyEnter)
 	s.await("aliases[6]", "deployments.apps", "deploy")
+	s.keys("C")
+	s.await("ALIASES↑")
+	s.keys("A")
+	s.await("GROUP↑")
+	s.keys("R")
+	s.await("NAME↑")
 	s.keys("/", "name:nodes", tcell.KeyEnter)
 	s.await("aliases[1/6]")
 	s.keys(tcell.KeyEnter)

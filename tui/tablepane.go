@@ -116,6 +116,9 @@ func scopesOf(scope string, object bool) []string {
 	if scope != "nodes" {
 		out = append(out, "plain")
 	}
+	if scope != "aliases" {
+		out = append(out, "aged")
+	}
 	if object {
 		out = append(out, "objects")
 	}

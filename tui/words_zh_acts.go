@@ -10,6 +10,9 @@ func chineseActs() map[string]string {
 		"there is no place for files: set XDG_STATE_HOME or HOME":               "沒有可存放檔案的位置：請設定 XDG_STATE_HOME 或 HOME",
 		"saved as %s; :sd lists it":                                             "已存為 %s；:sd 列出",
 
+		"the console of this cluster begins in this view, from the next time on": "此叢集的主控台下次起從此檢視開始",
+		"the console of this cluster begins with :%s":                            "此叢集的主控台將從 :%s 開始", "there it begins with the pods": "在那裡從 pods 開始",
+		"sort by alias": "依別名排序", "sort by API group": "依 API 群組排序",
 		"favourite": "最愛", "one of the keys 1 to 9 for the namespace, or no longer": "讓此 Namespace 佔用按鍵 1 至 9 之一，或取消",
 		"%s has the key %d": "%s 的按鍵為 %d", "%s is no favourite any more": "%s 不再是最愛", "until you leave": "直到您離開為止",
 		"there are nine favourites; f on one of them makes room": "已有九個最愛；在其中一個上按 f 以騰出位置",
@@ -61,7 +64,9 @@ func chineseActs() map[string]string {
 		"! others manage fields of these: applying takes them over": "! 其中有欄位由他人管理：套用會接管這些欄位",
 
 		"the releases of Helm; Enter shows the newest manifest": "Helm 的 release；Enter 顯示最新的資訊清單",
-		"history": "歷程", "all revisions of the release; helm rollback goes back to one": "此 release 的所有版本；可用 helm rollback 復原",
+		"history": "歷程", "all revisions of the release": "此 release 的所有版本",
+		"go back to this revision of the release, with your helm": "以您的 helm 復原到此 release 的這個版本", "use helm rollback there": "請在那裡使用 helm rollback",
+		"helm is not on this machine; copy its command for where it is": "此電腦上沒有 helm；可複製其命令到有 helm 之處執行", "helm is at work": "helm 執行中", "the revision is gone": "此版本已不存在",
 		"values": "值", "the values that the release was given": "此 release 所用的值",
 		"manifest": "資訊清單", "the objects of the release, as it was installed": "此 release 安裝時的物件",
 	}
