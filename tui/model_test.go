@@ -2,6 +2,8 @@ package tui
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"slices"
@@ -455,5 +457,76 @@ func TestT47NoActionNeedsAKeyThatIsSwallowed(t *testing.T) {
 func TestT46CommandOfSeveralNamespaces(t *testing.T) {
 	if c := parseCommand("pods shop,data app=x"); c.namespace != "shop,data" || c.labels != "app=x" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A frame shows what it would if all were worked out for it, whatever came before.
+func TestFramesAreAsIfMadeAnew(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	m, now, want := newRows(func() {}), testNow, view{}
+	m.tell(api.Tell{Type: "columns", Columns: podColumns()})
+	all := map[string]api.Row{}
+	for step := range 2000 {
+		now = now.Add(time.Duration(random.Int64N(int64(3*time.Hour))) >> random.IntN(20))
+		tell := api.Tell{Type: "rows", Live: true, Revision: "1"}
+		switch random.IntN(12) {
+		case 0:
+			want.filter = []string{"", "web", "age:5", "("}[random.IntN(4)]
+		case 1:
+			want.sortBy, want.descending = []string{"", "age", "status", "restarts"}[random.IntN(4)], random.IntN(2) == 0
+		case 2:
+			want.wide, want.namespaces, want.faultsOnly = random.IntN(2) == 0, random.IntN(2) == 0, random.IntN(3) == 0
+		case 3:
+			tell.Reset = true
+			clear(all)
+		default:
+			for range random.IntN(4) {
+				row := podRow("shop", fmt.Sprintf("web-%d", random.IntN(30)), strings.Repeat("x", 1+random.IntN(9)), []api.State{api.StateOK, api.StateError}[random.IntN(2)])
+				row.Created = now.Add(-time.Duration(random.Int64N(int64(9*24*time.Hour))) >> random.IntN(20)).Truncate(time.Second)
+				row.Cells[3], row.Cells[4] = fmt.Sprint(random.IntN(20)), row.Created.Format(time.RFC3339)
+				if tell.Rows = append(tell.Rows, row); random.IntN(3) == 0 {
+					tell.Gone = append(tell.Gone, row.UID)
+				}
+			}
+		}
+		for _, row := range tell.Rows {
+			all[row.UID] = row
+		}
+		for _, uid := range tell.Gone {
+			delete(all, uid)
+		}
+		m.show(func(v *view) { *v = want })
+		m.tell(tell)
+		if random.IntN(3) == 0 {
+			continue // no frame for this
+		}
+		anew := newRows(func() {})
+		anew.tell(api.Tell{Type: "columns", Columns: podColumns()})
+		anew.tell(api.Tell{Type: "rows", Reset: true, Live: true, Revision: "1", Rows: slices.Collect(maps.Values(all))})
+		anew.filter = m.filter // the last good one
+		anew.show(func(v *view) { *v = want })
+		if got, want := frameText(m.snapshot(now)), frameText(anew.snapshot(now)); got != want {
+			t.Fatalf("step %d: shows\n%s\nand not\n%s", step, got, want)
+		}
+	}
+}
+
+func frameText(s *snapshot) string {
+	out := fmt.Sprintln(s.columns, s.counts, s.total)
+	for _, r := range s.rows {
+		out += fmt.Sprintln(r.uid, r.state, r.cells)
+	}
+	return out
+}
+
+func TestAgesEndWhenTheirWordsDo(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	for range 20000 {
+		created := testNow.Add(-time.Duration(random.Int64N(int64(10*365*24*time.Hour))) >> random.IntN(30)).Truncate(time.Second)
+		stamp := created.Format(time.RFC3339)
+		until := ageEnds(stamp, testNow)
+		if !until.After(testNow) || age(stamp, until.Add(-time.Nanosecond)) != age(stamp, testNow) {
+			t.Fatalf("%s at %s is said to last until %s", age(stamp, testNow), testNow.Sub(created), until.Sub(created))
+		}
 	}
 }

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ type rows struct {
 	mu       sync.Mutex // protects the fields below
 	columns  []api.RowColumn
 	beside   beside // columns of our own, behind those
-	byUID    map[string]*api.Row
+	byUID    map[string]*line
 	loading  bool // nothing has come yet
 	live     bool
 	revision string
@@ -32,10 +31,25 @@ type rows struct {
 	version  int // grows with every change
 
 	want    view
+	edition int // of columns and view, by which lines are made
 	filter  filter
 	last    *snapshot
-	order   []string             // UIDs as sorted last: nearly sorted is quick to sort
-	touched map[string]time.Time // when a row changed last, for the mark
+	order   []*line // as sorted last, which is quick to sort again, with those that are gone
+	added   []*line // not in order yet
+}
+
+// line is a row as it is shown. Of ten thousand rows nearly all are as they were in the
+// frame before: what is below made is worked out again only when something of it changes.
+type line struct {
+	row     *api.Row
+	gone    bool
+	changed time.Time // when last, for the mark; zero before the first change
+
+	made   int       // rendered in which edition; zero is in none
+	until  time.Time // when ages are others; zero is never
+	cells  []string
+	widths []int // of the cells
+	kept   bool  // by the filter
 }
 
 // beside are columns that the console adds to those of the server.
@@ -83,13 +97,14 @@ type gridRow struct {
 	state api.State
 	fresh bool // changed a moment ago
 	row   *api.Row
+	of    *line // is of who makes the snapshot
 }
 
 // freshFor is how long a changed row keeps its mark.
 const freshFor = 3 * time.Second
 
 func newRows(changed func()) *rows {
-	return &rows{changed: changed, byUID: map[string]*api.Row{}, loading: true, touched: map[string]time.Time{}}
+	return &rows{changed: changed, byUID: map[string]*line{}, edition: 1, loading: true}
 }
 
 // tell applies a message of the feed.
@@ -105,10 +120,11 @@ func (m *rows) apply(t api.Tell, now time.Time) {
 	switch t.Type {
 	case "columns":
 		m.columns = t.Columns
+		m.edition++
 	case "error":
 		m.fault, m.live, m.loading = t.Error, false, false
 		if t.Error != nil && t.Error.Code == 403 {
-			clear(m.byUID) // what may not be seen any more must go
+			m.forget() // what may not be seen any more must go
 		}
 		return
 	}
@@ -117,19 +133,16 @@ func (m *rows) apply(t api.Tell, now time.Time) {
 	}
 	m.live = t.Live || t.Reset && t.Revision == "" // parts of a snapshot carry no state
 	if t.Reset {
-		clear(m.byUID)
-		clear(m.touched)
+		m.forget()
 	}
 	for i := range t.Rows {
-		r := &t.Rows[i]
-		if _, known := m.byUID[r.UID]; (known || !m.loading) && !t.Reset {
-			m.touched[r.UID] = now
-		}
-		m.byUID[r.UID] = r
+		m.put(&t.Rows[i], now, t.Reset)
 	}
 	for _, uid := range t.Gone {
-		delete(m.byUID, uid)
-		delete(m.touched, uid)
+		if l := m.byUID[uid]; l != nil {
+			l.gone = true
+			delete(m.byUID, uid)
+		}
 	}
 	if t.Revision != "" {
 		m.revision = t.Revision
@@ -142,10 +155,29 @@ func (m *rows) apply(t api.Tell, now time.Time) {
 	}
 }
 
+func (m *rows) forget() {
+	clear(m.byUID)
+	m.order, m.added = nil, nil
+}
+
+func (m *rows) put(r *api.Row, now time.Time, reset bool) {
+	l, known := m.byUID[r.UID]
+	if !known {
+		l = &line{}
+		m.byUID[r.UID] = l
+		m.added = append(m.added, l)
+	}
+	l.row, l.made = r, 0
+	if (known || !m.loading) && !reset {
+		l.changed = now
+	}
+}
+
 // show changes how the rows are wanted.
 func (m *rows) show(change func(*view)) {
 	m.mu.Lock()
 	change(&m.want)
+	m.edition++
 	m.version++
 	m.mu.Unlock()
 	m.changed()
@@ -171,7 +203,11 @@ type contents struct {
 func (m *rows) told() contents {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return contents{m.columns, slices.Collect(maps.Values(m.byUID)), m.loading, m.live, m.revision, m.fault}
+	all := make([]*api.Row, 0, len(m.byUID))
+	for _, l := range m.byUID {
+		all = append(all, l.row)
+	}
+	return contents{m.columns, all, m.loading, m.live, m.revision, m.fault}
 }
 
 // stamp changes with whatever it was told.
@@ -185,6 +221,7 @@ func (m *rows) stamp() string {
 func (m *rows) add(b beside) {
 	m.mu.Lock()
 	m.beside = b
+	m.edition++
 	m.version++
 	m.mu.Unlock()
 	m.changed()
@@ -206,11 +243,6 @@ func (m *rows) snapshot(now time.Time) *snapshot {
 	if m.last != nil && m.last.version == m.version && m.last.minute == now.Unix() {
 		return m.last
 	}
-	for uid, at := range m.touched {
-		if now.Sub(at) > freshFor {
-			delete(m.touched, uid)
-		}
-	}
 	s := &snapshot{version: m.version, minute: now.Unix(), total: len(m.byUID), live: m.live, loading: m.loading,
 		revision: m.revision, fault: m.fault, counts: map[api.State]int{}}
 	f, err := parseFilter(m.want.filter, m.allColumns())
@@ -219,73 +251,87 @@ func (m *rows) snapshot(now time.Time) *snapshot {
 		f = m.filter
 	}
 	m.filter = f
-	m.collect(s, f, now)
-	m.layout(s)
+	m.layout(s, m.collect(s, f, now))
 	m.sort(s)
 	m.last = s
 	return s
 }
 
-func (m *rows) collect(s *snapshot, f filter, now time.Time) {
-	s.rows = make([]gridRow, 0, len(m.byUID))
-	columns := m.allColumns()
-	texts := make([]string, len(columns))
-	for _, r := range m.inOrder() {
+// collect fills in the rows that are wanted, and returns how wide their cells are at most.
+func (m *rows) collect(s *snapshot, f filter, now time.Time) (widths []int) {
+	m.keepOrder()
+	s.rows = make([]gridRow, 0, len(m.order))
+	for _, l := range m.order {
+		r := l.row
 		s.counts[r.State]++
 		if m.want.faultsOnly && (r.State == api.StateOK || r.State == api.StateDone) {
 			continue
 		}
-		for i := range m.columns {
-			texts[i] = cellText(m.columns[i], r, i, now)
-			if failed, all, ok := strings.Cut(r.Failed, "/"); ok && m.columns[i].Name == "Status" {
-				texts[i] += " (" + m.words.say("%s of %s containers failed", failed, all) + ")"
-			}
+		if l.made != m.edition || !l.until.IsZero() && !now.Before(l.until) {
+			m.render(l, f, now)
 		}
-		if len(texts) > len(m.columns) {
-			copy(texts[len(m.columns):], m.beside.cells(r))
-		}
-		if f.keep != nil && !f.keep(r, texts) {
+		if !l.kept {
 			continue
 		}
-		_, fresh := m.touched[r.UID]
-		row := gridRow{uid: r.UID, state: r.State, fresh: fresh, row: r, cells: make([]string, 0, len(texts)+1)}
-		if m.want.namespaces {
-			row.cells = append(row.cells, r.Namespace)
+		s.rows = append(s.rows, gridRow{uid: r.UID, state: r.State, fresh: !l.changed.IsZero() && now.Sub(l.changed) <= freshFor, row: r, cells: l.cells, of: l})
+		if len(widths) < len(l.widths) {
+			widths = append(widths, make([]int, len(l.widths)-len(widths))...)
 		}
-		for i, c := range columns {
-			if c.Priority == 0 || m.want.wide {
-				row.cells = append(row.cells, texts[i])
+		for i, width := range l.widths {
+			widths[i] = max(widths[i], width)
+		}
+	}
+	return widths
+}
+
+// render works out what a line shows.
+func (m *rows) render(l *line, f filter, now time.Time) {
+	r, columns := l.row, m.allColumns()
+	texts := make([]string, len(columns))
+	l.made, l.until = m.edition, time.Time{}
+	for i, c := range m.columns {
+		texts[i] = cellText(c, r, i, now)
+		if failed, all, ok := strings.Cut(r.Failed, "/"); ok && c.Name == "Status" {
+			texts[i] += " (" + m.words.say("%s of %s containers failed", failed, all) + ")"
+		}
+		if c.Type == "age" && i < len(r.Cells) {
+			if until := ageEnds(r.Cells[i], now); l.until.IsZero() || !until.IsZero() && until.Before(l.until) {
+				l.until = until
 			}
 		}
-		s.rows = append(s.rows, row)
+	}
+	if len(texts) > len(m.columns) {
+		copy(texts[len(m.columns):], m.beside.cells(r))
+	}
+	if l.kept = f.keep == nil || f.keep(r, texts); !l.kept {
+		return
+	}
+	l.cells, l.widths = make([]string, 0, len(texts)+1), make([]int, 0, len(texts)+1)
+	show := func(text string) {
+		l.cells, l.widths = append(l.cells, text), append(l.widths, textWidth(text))
+	}
+	if m.want.namespaces {
+		show(r.Namespace)
+	}
+	for i, c := range columns {
+		if c.Priority == 0 || m.want.wide {
+			show(texts[i])
+		}
 	}
 }
 
-// inOrder lists the rows as they were sorted last, new ones behind.
-func (m *rows) inOrder() []*api.Row {
-	out := make([]*api.Row, 0, len(m.byUID))
-	for _, uid := range m.order {
-		if r := m.byUID[uid]; r != nil {
-			out = append(out, r)
-		}
+// keepOrder has in order what is there: as it was sorted last, with what is new behind.
+func (m *rows) keepOrder() {
+	if len(m.order)+len(m.added) > len(m.byUID) {
+		gone := func(l *line) bool { return l.gone }
+		m.order, m.added = slices.DeleteFunc(m.order, gone), slices.DeleteFunc(m.added, gone)
 	}
-	if len(out) < len(m.byUID) {
-		known := make(map[string]bool, len(m.order))
-		for _, uid := range m.order {
-			known[uid] = true
-		}
-		for uid, r := range m.byUID {
-			if !known[uid] {
-				out = append(out, r)
-			}
-		}
-	}
-	return out
+	m.order, m.added = append(m.order, m.added...), nil
 }
 
 // layout fixes the columns of a snapshot, so that they don't jump with what is
 // scrolled into view.
-func (m *rows) layout(s *snapshot) {
+func (m *rows) layout(s *snapshot, widths []int) {
 	if m.want.namespaces {
 		s.columns = append(s.columns, gridColumn{name: "NAMESPACE"})
 	}
@@ -298,8 +344,8 @@ func (m *rows) layout(s *snapshot) {
 	for i := range s.columns {
 		c := &s.columns[i]
 		c.width = textWidth(c.name) + 1 // room for the sort arrow
-		for _, r := range s.rows {
-			c.width = max(c.width, textWidth(r.cells[i]))
+		if i < len(widths) {
+			c.width = max(c.width, widths[i])
 		}
 		if strings.EqualFold(c.name, m.want.sortBy) {
 			c.sort = 1
@@ -348,9 +394,8 @@ func (m *rows) sort(s *snapshot) {
 		return c
 	})
 	if len(s.rows) == len(m.byUID) {
-		m.order = m.order[:0]
 		for i := range s.rows {
-			m.order = append(m.order, s.rows[i].uid)
+			m.order[i] = s.rows[i].of
 		}
 	}
 }
@@ -386,6 +431,26 @@ func age(stamp string, now time.Time) string {
 		return stamp
 	}
 	return duration.HumanDuration(now.Sub(at))
+}
+
+// ageEnds is when the age in a cell is another one; zero is never.
+func ageEnds(cell any, now time.Time) time.Time {
+	stamp, _ := cell.(string)
+	at, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return time.Time{}
+	}
+	passed := now.Sub(at)
+	unit := 24 * time.Hour
+	switch { // what HumanDuration counts in
+	case passed < 10*time.Minute:
+		unit = time.Second
+	case passed < 8*time.Hour:
+		unit = time.Minute
+	case passed < 8*24*time.Hour:
+		unit = time.Hour
+	}
+	return at.Add(passed.Truncate(unit) + unit)
 }
 
 func oneLine(s string) string {

@@ -49,7 +49,7 @@ func TestSoak(t *testing.T) {
 	if *binary == "" || *minutes == 0 {
 		t.Skip("make soak-console names the binary and how long")
 	}
-	cluster := startCluster(t, *nodes)
+	cluster := startCluster(t, *nodes, behind...) // a user's terminal is on a machine of its own
 	kube := connect(t, cluster.kubeconfig)
 	names := fill(t, kube)
 	stop := churn(t, kube, names)
