@@ -12,13 +12,15 @@ import (
 	"sync"
 
 	"github.com/gorilla/websocket"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"orrery.dev/api"
 )
 
 // dialInside opens a websocket to a handler of this process, by a pipe that nobody
-// else can reach. The handler's request ends with ctx; work waits for it.
-func dialInside(ctx context.Context, h http.Handler, work *sync.WaitGroup) (*websocket.Conn, error) {
+// else can reach, as somebody. The handler's request ends with ctx; work waits for it.
+func dialInside(ctx context.Context, h http.Handler, as rest.ImpersonationConfig, work *sync.WaitGroup) (*websocket.Conn, error) {
 	near, far := net.Pipe()
 	handling := make(chan struct{})
 	server := &http.Server{
@@ -29,9 +31,13 @@ func dialInside(ctx context.Context, h http.Handler, work *sync.WaitGroup) (*web
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	work.Go(func() { _ = server.Serve(&onePipe{conn: far}) })
+	header := http.Header{}
+	if as.UserName != "" {
+		header[transport.ImpersonateUserHeader], header[transport.ImpersonateGroupHeader] = []string{as.UserName}, as.Groups
+	}
 	dialer := websocket.Dialer{Subprotocols: []string{api.StreamProtocol},
 		NetDialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
-	socket, answer, err := dialer.DialContext(ctx, (&url.URL{Scheme: "ws", Host: "inside", Path: api.StreamPath}).String(), nil)
+	socket, answer, err := dialer.DialContext(ctx, (&url.URL{Scheme: "ws", Host: "inside", Path: api.StreamPath}).String(), header)
 	if err == nil {
 		work.Go(func() { <-handling })
 		return socket, nil

@@ -177,7 +177,7 @@ func (s *Stream) connect(ctx context.Context, inside *sync.WaitGroup) (*websocke
 			return socket, err
 		}
 	}
-	return dialInside(ctx, s.instead, inside)
+	return dialInside(ctx, s.instead, s.config.Impersonate, inside)
 }
 
 // lost notes why there is no connection; the moment it went stays.

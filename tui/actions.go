@@ -64,7 +64,7 @@ func (t target) String() string {
 // actions lists all, in the order of the help.
 func allActions() []action {
 	return slices.Concat(objectActions(), whyActions(), policyActions(), changeActions(), editorActions(), textActions(), tableActions(), usageActions(), xrayActions(), nodeShellActions(),
-		transferActions(), folderActions(), saveActions(), contextActions(), helmActions(), globalActions())
+		transferActions(), debugActions(), viewAsActions(), folderActions(), saveActions(), contextActions(), helmActions(), globalActions())
 }
 
 func actionsByName() map[string]action {
@@ -303,6 +303,7 @@ func tableActions() []action {
 		{name: "mark-range", help: "mark from the last mark to here", on: on, run: func(_ *app, c call) { c.table.markRange() }},
 		{name: "clear-marks", help: "unmark all", on: on, run: func(_ *app, c call) { clear(c.table.marks) }},
 		{name: "wide", help: "all columns", on: on, run: func(_ *app, c call) { c.table.model.show(func(v *view) { v.wide = !v.wide }) }},
+		{name: "columns", help: "which columns are shown: NAME,NAME..., or default", on: []string{"objects"}, run: (*app).chooseColumns},
 		{name: "faults", help: "only what is not well", on: on, run: func(_ *app, c call) { c.table.model.show(func(v *view) { v.faultsOnly = !v.faultsOnly }) }},
 		{name: "sort-name", help: "sort by name", on: on, run: sortBy("name")},
 		{name: "sort-age", help: "sort by age", on: []string{"aged"}, run: sortBy("age")},

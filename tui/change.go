@@ -153,8 +153,13 @@ func (a *app) deleteQuestion(c call, now bool, lost []string) {
 			q.must = fmt.Sprint(len(c.on))
 		}
 	}
+	how := metav1.DeletePropagationBackground
 	if now {
 		q.text = append(q.text, a.words.say("without waiting for them to end"), "")
+	} else if k.scope() != "pods" { // which own nothing
+		policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+		q.choice, q.options = "what it owns", []string{a.words.say("goes after it (Background)"), a.words.say("goes before it (Foreground)"), a.words.say("stays (Orphan)")}
+		q.picked = func(i int) { how = policies[i] }
 	}
 	on := c.on
 	q.do = func(string) {
@@ -164,7 +169,7 @@ func (a *app) deleteQuestion(c call, now bool, lost []string) {
 		a.call(a.words.say("deleted"), func(ctx context.Context) error {
 			var errs []error
 			for _, t := range on {
-				errs = append(errs, a.cluster.remove(ctx, t, now))
+				errs = append(errs, a.cluster.remove(ctx, t, how, now))
 			}
 			return errors.Join(errs...)
 		})
@@ -174,9 +179,8 @@ func (a *app) deleteQuestion(c call, now bool, lost []string) {
 
 // remove deletes exactly the object that was on screen, not a namesake that
 // came after it.
-func (c *cluster) remove(ctx context.Context, t target, now bool) error {
-	background := metav1.DeletePropagationBackground
-	opts := metav1.DeleteOptions{PropagationPolicy: &background}
+func (c *cluster) remove(ctx context.Context, t target, how metav1.DeletionPropagation, now bool) error {
+	opts := metav1.DeleteOptions{PropagationPolicy: &how}
 	if t.uid != "" {
 		uid := types.UID(t.uid)
 		opts.Preconditions = &metav1.Preconditions{UID: &uid}

@@ -59,7 +59,7 @@ func newCluster(cfg *rest.Config, instead http.Handler) (*cluster, error) {
 	c := &cluster{config: own, kube: kube, any: objects, find: find, own: []rest.Interface{find.RESTClient()}}
 	c.exec = c.executor
 	if instead != nil {
-		inside, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "inside", Transport: client.Inside{Handler: instead}})
+		inside, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "inside", Transport: client.Inside{Handler: instead}, Impersonate: cfg.Impersonate})
 		if err != nil {
 			return nil, fmt.Errorf("client: %w", err)
 		}

@@ -21,6 +21,7 @@ type Connection struct {
 	Context string
 	REST    *rest.Config
 	Instead http.Handler
+	self    *rest.Config // as Config's
 }
 
 // newContexts is the table of the contexts; Enter changes to one.
@@ -139,7 +140,7 @@ func (a *app) changeTo(name, command string) {
 // begun in this one can act on that.
 func (a *app) leaveFor(to Connection, c *cluster, command string) {
 	cfg := a.config
-	cfg.Context, cfg.REST, cfg.Instead, cfg.Namespace, cfg.Command = to.Context, to.REST, to.Instead, "", command
+	cfg.Context, cfg.REST, cfg.self, cfg.Instead, cfg.Namespace, cfg.Command = to.Context, to.REST, to.self, to.Instead, "", command
 	next := newApp(cfg, c)
 	next.desk = a.desk
 	next.feed = client.NewStream(cfg.REST, cfg.Instead, next.dirty)

@@ -57,8 +57,14 @@ type question struct {
 	also, alsoValue string
 	with            func(typed, also string)
 	must            string // what must be typed, if anything
-	yes             string
-	do              func(typed string)
+	// choice is the label of a choice of options, of which the first holds until picked
+	// is told another.
+	choice  string
+	options []string
+	picked  func(option int)
+
+	yes string
+	do  func(typed string)
 }
 
 func (a *app) question(q question) {
@@ -82,6 +88,16 @@ func (a *app) question(q question) {
 		q.ask = a.words.say("type %q to confirm", q.must)
 		width = max(width, textWidth(q.ask)+30)
 	}
+	if len(q.options) > 0 {
+		options := tview.NewDropDown().SetLabel(a.words.say(q.choice)+" ").SetOptions(q.options, func(_ string, i int) { q.picked(i) })
+		options.SetFieldStyle(tcell.StyleDefault.Underline(true)).SetFocusedStyle(a.theme.chosen).SetListStyles(a.theme.text, a.theme.chosen)
+		f.AddFormItem(options.SetCurrentOption(0))
+		for _, o := range q.options {
+			width = max(width, textWidth(a.words.say(q.choice)+o)+10)
+		}
+		height++
+	}
+	first := f.GetFormItemCount()
 	if q.ask != "" {
 		field := tview.NewInputField().SetLabel(a.words.say(q.ask) + " ").SetText(q.value)
 		f.AddFormItem(field)
@@ -105,12 +121,12 @@ func (a *app) question(q question) {
 	f.AddButton(a.words.say("Cancel"), a.closeDialog)
 	f.AddButton(a.words.say(q.yes), yes)
 	f.SetCancelFunc(a.closeDialog)
-	f.SetFocus(0) // the line, or Cancel
+	f.SetFocus(first) // the line, or Cancel
 	// Enter in the line is the answer; in tview it would only move on.
 	f.SetInputCapture(func(e *tcell.EventKey) *tcell.EventKey {
 		item, button := f.GetFocusedItemIndex()
 		switch {
-		case e.Key() == tcell.KeyEnter && button < 0 && item >= 0:
+		case e.Key() == tcell.KeyEnter && button < 0 && item >= first:
 			yes()
 			return nil
 		case button >= 0 && (e.Key() == tcell.KeyLeft):
@@ -134,18 +150,27 @@ func (a *app) choose(title string, options []string, do func(string)) {
 		do(options[0])
 		return
 	}
+	var labels []string
+	for _, o := range options {
+		labels = append(labels, tview.Escape(o))
+	}
+	a.pick(title, labels, func(_ *tview.List, i int) { a.closeDialog(); do(options[i]) })
+}
+
+// pick lists what Enter does something with, until Esc.
+func (a *app) pick(title string, labels []string, do func(list *tview.List, i int)) {
 	list := tview.NewList().ShowSecondaryText(false).SetHighlightFullLine(true)
 	list.SetSelectedStyle(a.theme.chosen).SetMainTextStyle(a.theme.text)
 	list.SetBorder(true).SetBorderStyle(a.theme.border).SetTitle(" " + tview.Escape(title) + " ").SetTitleColor(tcell.ColorDefault)
 	list.SetBackgroundColor(tcell.ColorDefault)
 	list.SetBorderPadding(0, 0, 1, 1)
 	width := textWidth(title) + 8
-	for _, o := range options {
-		width = max(width, textWidth(o)+8)
-		list.AddItem(tview.Escape(o), "", 0, func() { a.closeDialog(); do(o) })
+	for i, label := range labels {
+		width = max(width, textWidth(label)+8)
+		list.AddItem(label, "", 0, func() { do(list, i) })
 	}
 	list.SetDoneFunc(a.closeDialog)
-	a.show(list, min(width, 76), min(len(options)+2, 18))
+	a.show(list, min(width, 76), min(len(labels)+2, 18))
 }
 
 // names lists the objects of a call for a dialog, the first ten by name.

@@ -36,6 +36,7 @@ func scenes() []scene {
 			a.replace(t)
 		}},
 		{[]string{"usage", "top"}, "what namespaces use, against requests and limits; nodes with :usage nodes, pods with :usage pods", (*app).openUsage},
+		{[]string{"timeline", "tl"}, "the events of the last hour, minute by minute", func(a *app, c command) { a.look(c); a.replace(a.newTimeline()) }},
 		{[]string{"ctx", "context", "contexts"}, "the clusters of the kubeconfig; Enter changes to one", func(a *app, c command) {
 			if c.namespace != "" {
 				a.changeTo(c.namespace, "")

@@ -14,6 +14,7 @@ import (
 // settings are what the console remembers of its user from one time to the next.
 type settings struct {
 	Favourites map[string][]string `json:"favourites,omitempty"` // namespaces, by context
+	Columns    map[string][]string `json:"columns,omitempty"`    // shown, by kind
 	Begin      map[string]string   `json:"begin,omitempty"`      // the first view, as a command, by context
 }
 

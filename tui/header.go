@@ -61,6 +61,9 @@ func (h *header) lines() []headerLine {
 		namespace = a.words.say("all")
 	}
 	user := a.facts.user
+	if a.config.self != nil {
+		user += "  [" + a.words.say(":as comes back") + "]"
+	}
 	if a.config.ReadOnly {
 		user += "  [" + a.words.say("read only") + "]"
 	}

@@ -39,7 +39,7 @@ func bindings() []binding {
 
 		{"objects", "n", "copy-namespace"}, {"objects", "y", "yaml"}, {"objects", "d", "describe"}, {"objects", "e", "edit"},
 		{"objects", "v", "show-events"}, {"objects", "ctrl-d", "delete"}, {"objects", "J", "owner"},
-		{"objects", "W", "why"}, {"objects", "T", "journey"},
+		{"objects", "H", "columns"}, {"objects", "W", "why"}, {"objects", "T", "journey"},
 
 		{"aged", "A", "sort-age"}, // every table but that of aliases
 		{"aliases", "R", "sort-name"}, {"aliases", "C", "sort-aliases"}, {"aliases", "A", "sort-group"},
@@ -50,9 +50,10 @@ func bindings() []binding {
 
 		{"plain", "c", "copy-name"}, // every table but the nodes', where k9s has cordon
 
-		{"pods", "l", "logs"}, {"pods", "p", "previous"}, {"pods", "s", "shell"}, {"pods", "a", "attach"}, {"pods", "F", "port-forward"},
+		{"pods", "l", "logs"}, {"pods", "p", "previous"}, {"pods", "s", "shell"}, {"pods", "a", "attach"}, {"pods", "D", "debug"}, {"pods", "F", "port-forward"},
 		{"pods", "o", "show-node"}, {"pods", "ctrl-k", "kill"}, {"pods", "z", "purge"}, {"pods", "f", "show-forwards"},
-		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"},
+		{"containers", "l", "logs"}, {"containers", "p", "previous"}, {"containers", "s", "shell"}, {"containers", "a", "attach"}, {"containers", "D", "debug"},
+		{"users", "V", "view-as"}, {"groups", "V", "view-as"}, {"holders", "V", "view-as"}, {"serviceaccounts", "V", "view-as"},
 		{"services", "F", "port-forward"}, {"services", "f", "show-forwards"},
 
 		{"portforwards", "ctrl-d", "stop-forward"}, {"holders", "r", "show-role"}, {"holders", "b", "show-binding"},

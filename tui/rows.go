@@ -63,6 +63,7 @@ type view struct {
 	filter     string
 	sortBy     string // column name; "" is namespace and name
 	descending bool
+	columns    []string // those that the user chose; none are the server's choice
 	wide       bool
 	faultsOnly bool
 	namespaces bool // show the namespace column
@@ -313,10 +314,8 @@ func (m *rows) render(l *line, f filter, now time.Time) {
 	if m.want.namespaces {
 		show(r.Namespace)
 	}
-	for i, c := range columns {
-		if c.Priority == 0 || m.want.wide {
-			show(texts[i])
-		}
+	for _, i := range m.chosen(columns) {
+		show(texts[i])
 	}
 }
 
@@ -335,11 +334,11 @@ func (m *rows) layout(s *snapshot, widths []int) {
 	if m.want.namespaces {
 		s.columns = append(s.columns, gridColumn{name: "NAMESPACE"})
 	}
-	for i, c := range m.allColumns() {
-		if c.Priority == 0 || m.want.wide {
-			amount := i >= len(m.columns) && !strings.ContainsAny(c.Name, "%/")
-			s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number", early: amount})
-		}
+	all := m.allColumns()
+	for _, i := range m.chosen(all) {
+		c := all[i]
+		amount := i >= len(m.columns) && !strings.ContainsAny(c.Name, "%/")
+		s.columns = append(s.columns, gridColumn{name: strings.ToUpper(c.Name), right: c.Type == "integer" || c.Type == "number", early: amount})
 	}
 	for i := range s.columns {
 		c := &s.columns[i]

@@ -15,6 +15,8 @@ import (
 // Config is what the console is told.
 type Config struct {
 	REST *rest.Config
+	// self is what REST was before the cluster was to be seen as another user.
+	self *rest.Config
 	// Instead answers what only orrery's API server does, where another is asked.
 	Instead http.Handler
 	// Context is the name of REST's cluster where the user's kubeconfig has several;

@@ -36,9 +36,10 @@ type tablePane struct {
 	// mixed is the scope of a table whose rows are of several kinds, and the command
 	// that opens it.
 	mixed  string
-	remark string // on the border: what is missing, and why
-	frame  func() // follows each look at the model
-	byNode bool   // of usage
+	remark string               // on the border: what is missing, and why
+	frame  func()               // follows each look at the model
+	byNode bool                 // of usage
+	chart  func(w int) [][]span // drawn below the rows
 }
 
 // model decides what a table shows.
@@ -59,6 +60,7 @@ func newTable(a *app, k kind) *tablePane {
 	if k.plural == "events" { // the newest is what one looks for
 		t.rows.want.sortBy = "last seen"
 	}
+	t.rows.want.columns = a.settings.Columns[k.scope()]
 	t.SetBorder(true).SetBorderStyle(a.theme.border)
 	return t
 }
@@ -241,9 +243,12 @@ func (t *tablePane) title() string {
 	return title
 }
 
-// below are the remarks in lines, if there is room for them.
+// below are chart and remarks in lines, if there is room for them.
 func (t *tablePane) below() (out [][]span) {
 	_, _, w, h := t.GetRect()
+	if t.chart != nil {
+		out = t.chart(w - 6)
+	}
 	for _, r := range t.remarks {
 		out = append(out, wrapSpans([]span{{"· " + r, t.theme.faint}}, w-6)...)
 	}

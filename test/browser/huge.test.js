@@ -47,8 +47,21 @@ const ask = (method, path, data, type = 'application/json') => new Promise((done
   r.on('error', failed).end(JSON.stringify(data))
 })
 
+const label = (path, n) => ask('PATCH', path, { metadata: { labels: { tick: String(n) } } }, 'application/merge-patch+json')
 /** churn changes the label of pods, about so many a second, until it is stopped. */
-const churn = (rate) => keepDoing(rate, (n) => ask('PATCH', `/api/v1/namespaces/load-0/pods/${names[n % names.length]}`, { metadata: { labels: { tick: String(n) } } }, 'application/merge-patch+json'))
+const churn = (rate) => keepDoing(rate, (n) => label(`/api/v1/namespaces/load-0/pods/${names[n % names.length]}`, n))
+/** churnMaps does so with ConfigMaps. */
+const churnMaps = (rate) => keepDoing(rate, (n) => label(`/api/v1/namespaces/load-0/configmaps/map-${(n * spaces) % pods}`, n))
+/** makeMaps makes as many ConfigMaps as there are pods. */
+async function makeMaps() {
+  let next = 0
+  await Promise.all(Array.from({ length: 16 }, async () => {
+    while (next < pods) {
+      const n = next++
+      await ask('POST', `/api/v1/namespaces/load-${n % spaces}/configmaps`, { metadata: { name: `map-${n}` }, data: { a: '1', b: '2' } })
+    }
+  }))
+}
 /** churnEvents makes events, which pages that show none must not notice. */
 const churnEvents = (rate) => keepDoing(rate, (n) => ask('POST', '/api/v1/namespaces/load-1/events', {
   apiVersion: 'v1', kind: 'Event', metadata: { generateName: 'churn-' }, type: 'Normal', reason: 'Churned', message: `for the ${n}th time`, involvedObject: { kind: 'Pod', namespace: 'load-1', name: names[0] },
@@ -132,8 +145,18 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  test(`T1, T6: ${rate} changes a second cost less than half a core, and keys are answered at once`, async (t) => {
-    const page = await visit(browser, '/k/pods')
+  // A change of a pod is followed by its ReplicaSet, its node, the scheduler and others,
+  // all on this machine: how many a second there are is told, and may be fewer.
+  test(`T1, T6: changes of pods, at most ${rate} a second, cost less than half a core`, (t) => changing(t, 'pods', churn, 0.4))
+
+  test(`T1, T6: ${rate} changes a second of rows that nothing else follows cost less than half a core`, async (t) => {
+    await makeMaps()
+    await changing(t, 'configmaps', churnMaps, 0.8)
+  })
+
+  /** changing holds the page to its budgets while at least so much of the rate is reached. */
+  async function changing(t, kind, churn, least) {
+    const page = await visit(browser, `/k/${kind}`)
     await until('all rows', async () => (await count(page)) >= pods)
     const stop = churn(rate)
     await page.waitForTimeout(2000)
@@ -151,12 +174,12 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     })
     const reached = await stop()
     t.diagnostic(`${Math.round(reached)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
-    assert.ok(reached > rate * 0.8, `only ${Math.round(reached)} of ${rate} changes a second: nothing was measured`)
+    assert.ok(reached > rate * least, `only ${Math.round(reached)} of ${rate} changes a second: nothing was measured`)
     assert.ok(core < 0.5, `${core} of a core`)
     assert.ok(longest < 100, `a task of ${longest} ms`)
     assert.ok(key < 50, `${key} ms from key to paint`)
     await page.context().close()
-  })
+  }
 
   test('T4, T9: a page that shows none of it is idle', async (t) => {
     const page = await visit(browser, '/kinds')
