@@ -143,10 +143,16 @@ func (a *app) leaveFor(to Connection, c *cluster, command string) {
 	cfg.Context, cfg.REST, cfg.self, cfg.Instead, cfg.Namespace, cfg.Command = to.Context, to.REST, to.self, to.Instead, "", command
 	next := newApp(cfg, c)
 	next.desk = a.desk
+	if to.Context == a.config.Context { // the same cluster, for another user
+		next.kinds = a.kinds
+	}
 	next.feed = client.NewStream(cfg.REST, cfg.Instead, next.dirty)
 	a.top().close()
 	a.leave()
 	next.begin()
+	if to.self != nil {
+		next.note(":as comes back")
+	}
 }
 
 // elsewhere changes to the context that a command names, if it is another one.

@@ -60,9 +60,9 @@ func (h *header) lines() []headerLine {
 	if namespace == "" {
 		namespace = a.words.say("all")
 	}
-	user := a.facts.user
+	who, user := "User", a.facts.user
 	if a.config.self != nil {
-		user += "  [" + a.words.say(":as comes back") + "]"
+		who = "Seen as"
 	}
 	if a.config.ReadOnly {
 		user += "  [" + a.words.say("read only") + "]"
@@ -70,7 +70,7 @@ func (h *header) lines() []headerLine {
 	return []headerLine{
 		{"Data", text, a.theme.state(state).Bold(true)},
 		{"Cluster", strings.TrimSpace(a.config.Context + "  " + hostOf(a.config.REST) + "  " + a.facts.version), a.theme.strong},
-		{"User", user, a.theme.text},
+		{who, user, a.theme.text},
 		{"Space", namespace, a.theme.text},
 	}
 }

@@ -44,10 +44,10 @@ func TestClusterIsSeenAsAnother(t *testing.T) {
 	s.await("as root: ada may not be root", "db-0")
 	s.left = true
 	s.keys(":pods shop", tcell.KeyEnter, ":as jane devs ops", tcell.KeyEnter)
-	s.await("jane=devs,ops  [:as comes back]", "pods(shop)")
+	s.await("Seen as   jane=devs,ops", "pods(shop)")
 	s.keys(":as g:auditors", tcell.KeyEnter)
-	s.await("member-of:auditors=auditors  [:as comes back]")
+	s.await("Seen as   member-of:auditors=auditors")
 	s.keys(":as", tcell.KeyEnter)
 	s.await("ada=", "pods(shop)")
-	s.awaitGone("comes back")
+	s.awaitGone("Seen as")
 }

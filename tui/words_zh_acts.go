@@ -20,7 +20,7 @@ func chineseActs() map[string]string {
 		"no column %q; there are %s": "沒有欄位 %q；現有 %s", "columns of %s are kept": "已保留 %s 的欄位",
 		"view as": "以其身分檢視", "see the cluster as this one may; :as comes back": "以此身分檢視叢集；:as 返回",
 		"see the cluster as another may: USER GROUP..., or s:NAMESPACE:NAME; alone comes back": "以他人身分檢視叢集：USER GROUP...，或 s:NAMESPACE:NAME；不帶參數則返回",
-		":as comes back": ":as 返回", "you see it as yourself": "您正以自己的身分檢視", "use kubectl --as there": "請在那裡使用 kubectl --as",
+		":as comes back": ":as 返回", "Seen as": "檢視身分", "you see it as yourself": "您正以自己的身分檢視", "use kubectl --as there": "請在那裡使用 kubectl --as",
 		"timeline": "時間軸", "the events of the last hour, minute by minute": "最近一小時的 events，逐分鐘", "Warning": "警告", "Normal": "一般",
 		"favourite": "最愛", "one of the keys 1 to 9 for the namespace, or no longer": "讓此 Namespace 佔用按鍵 1 至 9 之一，或取消",
 		"%s has the key %d": "%s 的按鍵為 %d", "%s is no favourite any more": "%s 不再是最愛", "until you leave": "直到您離開為止",
