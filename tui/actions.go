@@ -183,7 +183,7 @@ func globalActions() []action {
 		{name: "next-command", help: "the command after this one", run: func(a *app, _ call) { a.walkTrail(a.trail.walk(1)) }},
 		{name: "last-view", help: "to and fro between two commands", run: func(a *app, _ call) { a.walkTrail(a.trail.turn()) }},
 		{name: "show-aliases", help: "all kinds and their names", run: func(a *app, _ call) { a.execute("alias") }},
-		{name: "begin-here", help: "the console of this cluster begins in this view, from the next time on", instead: "there it begins with the pods", run: func(a *app, _ call) { a.beginHere() }},
+		{name: "begin-here", help: "the console of this cluster begins in this view, from the next time on", instead: "name the view behind it: ssh -t HOST pods", run: func(a *app, _ call) { a.beginHere() }},
 		{name: "theme", help: "another theme: dark, light, high-contrast, deuteranopia", run: (*app).chooseTheme},
 		{name: "refresh", help: "open the view anew", run: func(a *app, _ call) { p := a.top(); p.close(); p.open(); a.tv.Sync() }},
 		{name: "header", help: "show or hide the header", run: func(a *app, _ call) { a.headerOff = !a.headerOff }},

@@ -14,7 +14,8 @@ import (
 func (a *app) chooseColumns(c call) {
 	t := c.table
 	all := t.rows.names()
-	if len(all) == 0 {
+	if len(all) == 0 { // a tree, or nothing has come yet
+		a.fail(errors.New(a.words.say("not for %s", t.crumb())))
 		return
 	}
 	if len(c.args) == 0 {

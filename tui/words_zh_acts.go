@@ -11,7 +11,7 @@ func chineseActs() map[string]string {
 		"saved as %s; :sd lists it":                                             "已存為 %s；:sd 列出",
 
 		"the console of this cluster begins in this view, from the next time on": "此叢集的主控台下次起從此檢視開始",
-		"the console of this cluster begins with :%s":                            "此叢集的主控台將從 :%s 開始", "there it begins with the pods": "在那裡從 pods 開始",
+		"the console of this cluster begins with :%s":                            "此叢集的主控台將從 :%s 開始", "name the view behind it: ssh -t HOST pods": "請在其後指定檢視：ssh -t HOST pods",
 		"sort by alias": "依別名排序", "sort by API group": "依 API 群組排序",
 		"what it owns": "其所擁有者", "goes after it (Background)": "隨後刪除（Background）", "goes before it (Foreground)": "先行刪除（Foreground）", "stays (Orphan)": "保留（Orphan）",
 		"debug": "除錯", "debug %s": "除錯 %s", "a debug container in the pod, with tools of its own; asks first": "在 Pod 中加入自帶工具的除錯容器；會先詢問",
