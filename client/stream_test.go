@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -166,12 +167,15 @@ func TestStreamInsideTheProcess(t *testing.T) {
 	sockets := make(chan *websocket.Conn, 4)
 	away := true
 	up := websocket.Upgrader{Subprotocols: []string{api.StreamProtocol}}
-	stream := NewStream(&rest.Config{Host: outside.URL}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	asked := make(chan http.Header, 4)
+	jane := rest.ImpersonationConfig{UserName: "jane", Groups: []string{"devs", "ops"}}
+	stream := NewStream(&rest.Config{Host: outside.URL, Impersonate: jane}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away {
 			away = false
 			http.Error(w, "the API server is away", http.StatusBadGateway)
 			return
 		}
+		asked <- r.Header
 		if socket, err := up.Upgrade(w, r, nil); err == nil {
 			sockets <- socket
 			<-r.Context().Done()
@@ -181,6 +185,9 @@ func TestStreamInsideTheProcess(t *testing.T) {
 	stream.Open(api.View{Resource: "pods"}, func(m api.Tell) { told <- m })
 	start(t, stream)
 	c := <-sockets
+	if h := <-asked; h.Get("Impersonate-User") != "jane" || !slices.Equal(h.Values("Impersonate-Group"), jane.Groups) {
+		t.Errorf("asks as %v", h)
+	}
 	if a := ask(t, c); a.Op != "open" || a.View.Resource != "pods" {
 		t.Fatalf("first ask %+v", a)
 	}
