@@ -129,9 +129,9 @@ func (r *Runtime) ReadLog(ctx context.Context, id string, opts *crilogs.LogOptio
 	out := &logWriter{to: stdout, opts: opts}
 	for next := -1; ; {
 		r.mu.Lock()
-		rec := c.record()
+		rec, now := c.record(), time.Now() // later, the end may have been before now
 		r.mu.Unlock()
-		n := rec.lines(time.Now())
+		n := rec.lines(now)
 		if next < 0 {
 			next = firstLine(n, opts.TailLines)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,29 @@ func TestLogs(t *testing.T) {
 			t.Errorf("what was followed and what is kept differ:\n%s\n%s", followed, got)
 		}
 	})
+}
+
+// Whoever follows a log sees the same end of it, however many look while it comes.
+func TestAllWhoFollowSeeTheSameEnd(t *testing.T) {
+	r, err := New("10.1.0.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		_, id := run(t, r, nil, map[string]string{RunFor: "10ms", LogRate: "100000"})
+		var seen [16]string
+		var readers sync.WaitGroup
+		for i := range seen {
+			readers.Go(func() { seen[i] = readLog(t, r, id, crilogs.LogOptions{Follow: true}) })
+		}
+		readers.Wait()
+		for _, s := range seen {
+			both := min(len(s), len(seen[0])) // who comes late does not see what was rotated away
+			if s[len(s)-both:] != seen[0][len(seen[0])-both:] || !strings.HasSuffix(s, "exit code 0 (Completed)\n") {
+				t.Fatalf("one sees\n%s\nand another\n%s", s[max(len(s)-300, 0):], seen[0][max(len(seen[0])-300, 0):])
+			}
+		}
+	}
 }
 
 func TestFollowEndsWithItsReader(t *testing.T) {
