@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,7 @@ func (a *app) newAliases() *tablePane {
 		for _, k := range ks {
 			names := append([]string{k.singular}, k.short...)
 			for extra, plural := range extraNames {
-				if plural == k.plural {
+				if plural == k.plural && !slices.Contains(names, extra) {
 					names = append(names, extra)
 				}
 			}
