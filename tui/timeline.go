@@ -14,7 +14,17 @@ import (
 func (a *app) newTimeline() *tablePane {
 	t := newTable(a, a.kinds.byPlural("events"))
 	t.name = "timeline"
-	t.chart = t.hour
+	var drawn struct {
+		of    *snapshot
+		w     int
+		lines [][]span
+	}
+	t.chart = func(w int) [][]span { // a frame asks more than once, and most show what the one before did
+		if drawn.of != t.snap || drawn.w != w {
+			drawn.of, drawn.w, drawn.lines = t.snap, w, t.hour(w)
+		}
+		return drawn.lines
+	}
 	return t
 }
 
@@ -23,9 +33,8 @@ func (a *app) newTimeline() *tablePane {
 func (t *tablePane) hour(w int) [][]span {
 	const label = 10
 	minutes := min(60, w-label)
-	columns := t.rows.told().columns
-	seen := slices.IndexFunc(columns, func(c api.RowColumn) bool { return c.Name == "Last Seen" })
-	kind := slices.IndexFunc(columns, func(c api.RowColumn) bool { return c.Name == "Type" })
+	names := t.rows.names()
+	seen, kind := slices.Index(names, "Last Seen"), slices.Index(names, "Type")
 	if minutes < 10 || seen < 0 || kind < 0 {
 		return nil
 	}

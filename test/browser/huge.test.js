@@ -145,17 +145,17 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     await page.context().close()
   })
 
-  // A change of a pod is followed by its ReplicaSet, its node, the scheduler and others,
-  // all on this machine: how many a second there are is told, and may be fewer.
-  test(`T1, T6: changes of pods, at most ${rate} a second, cost less than half a core`, (t) => changing(t, 'pods', churn, 0.4))
+  test(`T1, T6: ${rate} changes of pods a second cost less than half a core, and keys are answered at once`, (t) => changing(t, 'pods', churn))
 
-  test(`T1, T6: ${rate} changes a second of rows that nothing else follows cost less than half a core`, async (t) => {
+  // A change of a pod is followed by its ReplicaSet, its node, the scheduler and others,
+  // all on this machine, which may not reach the rate. These rows nothing else follows.
+  test(`T1, T6: so do ${rate} changes of ConfigMaps`, async (t) => {
     await makeMaps()
-    await changing(t, 'configmaps', churnMaps, 0.8)
+    await changing(t, 'configmaps', churnMaps)
   })
 
-  /** changing holds the page to its budgets while at least so much of the rate is reached. */
-  async function changing(t, kind, churn, least) {
+  /** changing holds the page to its budgets while rows of a kind change. */
+  async function changing(t, kind, churn) {
     const page = await visit(browser, `/k/${kind}`)
     await until('all rows', async () => (await count(page)) >= pods)
     const stop = churn(rate)
@@ -174,7 +174,7 @@ describe(`${pods} pods on ${nodes} nodes`, () => {
     })
     const reached = await stop()
     t.diagnostic(`${Math.round(reached)} changes/s: ${core.toFixed(2)} of a core, longest task ${Math.round(longest)} ms, key to paint ${Math.round(key)} ms`)
-    assert.ok(reached > rate * least, `only ${Math.round(reached)} of ${rate} changes a second: nothing was measured`)
+    assert.ok(reached > rate * 0.8, `only ${Math.round(reached)} of ${rate} changes a second: nothing was measured`)
     assert.ok(core < 0.5, `${core} of a core`)
     assert.ok(longest < 100, `a task of ${longest} ms`)
     assert.ok(key < 50, `${key} ms from key to paint`)
